@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// The data plane: sums and gathers of device memory over the tensor-parallel group. Enqueued on
+// the stream named; on the CPU synchronous. Sums are taken in rank order 0..n-1 in float with one
+// rounding to T, so all ranks hold equal bits, run to run and at any message size (NCCL paths
+// promise only equal bits on all ranks).
+#pragma once
+
+#include "comm/control_plane.h"
+#include "kernels/add_norm.h"
+#include "kernels/device/buffer.h"
+
+namespace tandem::comm {
+
+template <Device D>
+class Communicator;
+
+template <>
+class Communicator<Cpu> {
+ public:
+  explicit Communicator(const ControlPlane& control);
+  Communicator(const Communicator&) = delete;
+  Communicator& operator=(const Communicator&) = delete;
+  ~Communicator();
+
+  int rank() const { return rank_; }
+  int size() const { return size_; }
+
+  /// data[i] = sum over ranks, in place. T is float, BFloat16 or Float16.
+  template <typename T>
+  void all_reduce_sum(Context<Cpu>& ctx, Span<T, Cpu> data);
+
+  /// out = rank 0's `mine`, then rank 1's, ...; all of equal size.
+  void all_gather(Context<Cpu>& ctx, const void* mine, void* out, std::int64_t size_bytes);
+
+  /// Rank r gives `counts[r]` bytes; out holds them one after the other.
+  void all_gather_v(Context<Cpu>& ctx, const void* mine, void* out,
+                    const std::vector<std::int64_t>& counts_bytes);
+
+  /// Sums `partial` over ranks, then `add_norm` with args.branch = partial: one seam, so that a
+  /// device may fuse both into one kernel.
+  template <typename T>
+  void reduce_add_norm(Context<Cpu>& ctx, TensorView<T, Cpu> partial,
+                       const kernels::AddNormArgs<T, Cpu>& args);
+
+ private:
+  MPI_Comm comm_ = MPI_COMM_NULL;
+  int rank_ = 0, size_ = 1;
+  std::vector<std::byte> staging_;
+};
+
+}  // namespace tandem::comm

@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: Apache-2.0
+// Host bytes between ranks: plans, addresses, agreement on errors. Its own duplicate of
+// MPI_COMM_WORLD; never touches device memory. All calls are collective and synchronous, made from
+// the step thread. Waiting ranks sleep (under 2 % of a core), they do not spin, except for the
+// first moments of a wait, so that a busy job pays no wake-up latency.
+#pragma once
+
+#include <mpi.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "comm/mpi_session.h"
+
+namespace tandem::comm {
+
+class ControlPlane {
+ public:
+  explicit ControlPlane(const MpiSession& session);
+  ControlPlane(const ControlPlane&) = delete;
+  ControlPlane& operator=(const ControlPlane&) = delete;
+  ~ControlPlane();
+
+  int rank() const { return rank_; }
+  int size() const { return size_; }
+
+  /// Rank 0's `bytes` replace everybody's.
+  void broadcast(std::vector<std::byte>& bytes);
+  /// Element r is rank r's string, on all ranks.
+  std::vector<std::string> all_gather(const std::string& mine);
+  std::int64_t min(std::int64_t mine);
+  std::int64_t max(std::int64_t mine);
+  void barrier();
+
+  /// Runs `work` on this rank and agrees on the outcome: when it threw on any rank, every rank
+  /// throws ConfigError (or Error) with the text of the lowest such rank, named when only some
+  /// ranks failed. So all ranks leave together, with one sentence.
+  void together(const std::function<void()>& work);
+
+  MPI_Comm handle() const { return comm_; }
+
+ private:
+  void wait(MPI_Request& request);
+  MPI_Comm comm_ = MPI_COMM_NULL;
+  int rank_ = 0, size_ = 1;
+};
+
+}  // namespace tandem::comm

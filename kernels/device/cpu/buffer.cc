@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/device/buffer.h"
+
+#include <atomic>
+#include <cstdlib>
+
+#include "kernels/device/allocation_counter.h"
+
+namespace tandem {
+namespace {
+std::atomic<std::int64_t> allocations{0};
+constexpr std::size_t kAlignment = 256;
+}  // namespace
+
+std::int64_t allocation_count() noexcept { return allocations.load(); }
+void count_allocation() noexcept { allocations.fetch_add(1, std::memory_order_relaxed); }
+
+void* allocate(Cpu, std::size_t size_bytes) {
+  count_allocation();
+  const std::size_t rounded = (size_bytes + kAlignment - 1) / kAlignment * kAlignment;
+  void* memory = std::aligned_alloc(kAlignment, rounded);
+  if (memory == nullptr)
+    throw Error(concat("out of memory: ", size_bytes >> 20, " MiB asked for on the host"));
+  return memory;
+}
+
+void deallocate(Cpu, void* memory) noexcept { std::free(memory); }
+
+}  // namespace tandem

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+// The CPU as a device. It is synchronous: work runs where it is enqueued, streams and events do
+// nothing, and a graph calls the function that the CUDA graph would capture. So code written for
+// overlap and capture is compiled and tested without a GPU.
+#pragma once
+
+#include <functional>
+#include <utility>
+
+#include "kernels/device/buffer.h"
+#include "kernels/device/device.h"
+
+namespace tandem {
+
+template <>
+class Stream<Cpu> {
+ public:
+  void synchronize() {}
+};
+
+template <>
+class Event<Cpu> {
+ public:
+  void record(Stream<Cpu>&) {}
+  /// Later work of `stream` runs after this event.
+  void block(Stream<Cpu>&) {}
+  /// Blocks the calling thread.
+  void synchronize() {}
+  bool done() const { return true; }
+};
+
+template <>
+class Graph<Cpu> {
+ public:
+  /// Keeps `body`; `launch` calls it.
+  static Graph capture(Context<Cpu>&, std::function<void()> body) { return Graph(std::move(body)); }
+  Graph() = default;
+  void launch(Stream<Cpu>&) { body_(); }
+  explicit operator bool() const { return static_cast<bool>(body_); }
+
+ private:
+  explicit Graph(std::function<void()> body) : body_(std::move(body)) {}
+  std::function<void()> body_;
+};
+
+/// Ops run on `threads()` OpenMP threads of the calling process.
+template <>
+class Context<Cpu> {
+ public:
+  explicit Context(int num_threads);
+
+  int threads() const { return threads_; }
+  Stream<Cpu>& compute() { return stream_; }
+  Stream<Cpu>& comm() { return stream_; }
+  Stream<Cpu>& copy() { return stream_; }
+
+ private:
+  int threads_;
+  Stream<Cpu> stream_;
+};
+
+/// Copies between host and device memory, ordered on `stream`; synchronous on the CPU.
+void copy_to_device(Context<Cpu>& ctx, void* device, const void* host, std::int64_t size_bytes);
+void copy_to_host(Context<Cpu>& ctx, void* host, const void* device, std::int64_t size_bytes);
+void fill_zero(Context<Cpu>& ctx, void* device, std::int64_t size_bytes);
+
+}  // namespace tandem

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+// The output head of one rank's vocabulary shard, on the rows that are sampled only.
+#pragma once
+
+#include "kernels/linear.h"
+#include "kernels/step.h"
+
+namespace tandem::kernels {
+
+template <typename T, Device D>
+struct HeadArgs {
+  SampleView<D> samples;
+  TensorView<const T, D> normed;               ///< [num_tokens, hidden], final norm applied
+  const LinearWeight<T, D>* weight = nullptr;  ///< [vocab shard, hidden]
+  float scale = 1.0f;                          ///< logits *= scale
+  float softcap = 0.0f;                        ///< then cap * tanh(logit / cap); 0: none
+  TensorView<T, D> gathered;                   ///< [num_samples, hidden] scratch
+  TensorView<float, D> logits;                 ///< [num_samples, vocab shard] out
+};
+
+/// Enqueued on the compute stream.
+template <typename T>
+void head(Context<Cpu>& ctx, const HeadArgs<T, Cpu>& args);
+template <typename T>
+void head(Context<Cuda>& ctx, const HeadArgs<T, Cuda>& args);
+
+}  // namespace tandem::kernels

@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: Apache-2.0
+// Matrix products with a weight that was prepared once at load.
+// `LinearWeight<T, D>` owns a weight `[N, K]` in the form its device multiplies fastest: on the
+// CPU packed for oneDNN where it is found, on CUDA plain row-major. One copy per tensor; prefill
+// and decode read the same bytes. T is float, BFloat16 or Float16.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "kernels/device/buffer.h"
+#include "kernels/device/dtype.h"
+
+namespace tandem::kernels {
+
+template <typename T, Device D>
+class LinearWeight;
+
+template <typename T>
+class LinearWeight<T, Cpu> {
+ public:
+  LinearWeight() = default;
+  /// Takes the row-major `[rows, cols]` weight from host memory and packs it. Synchronous.
+  LinearWeight(Context<Cpu>& ctx, Buffer<T, Cpu> row_major, std::int64_t rows, std::int64_t cols);
+  LinearWeight(LinearWeight&&) noexcept;
+  LinearWeight& operator=(LinearWeight&&) noexcept;
+  ~LinearWeight();
+
+  std::int64_t rows() const { return rows_; }
+  std::int64_t cols() const { return cols_; }
+  std::int64_t size_bytes() const { return rows_ * cols_ * static_cast<std::int64_t>(sizeof(T)); }
+
+  struct Packed;
+  Packed* packed() const { return packed_.get(); }
+  const T* row_major() const { return row_major_.data(); }  ///< Null when packed.
+
+ private:
+  std::int64_t rows_ = 0, cols_ = 0;
+  Buffer<T, Cpu> row_major_;
+  std::unique_ptr<Packed> packed_;
+};
+
+template <typename T>
+class LinearWeight<T, Cuda> {
+ public:
+  LinearWeight() = default;
+  /// Takes a row-major `[rows, cols]` weight that already lies in device memory.
+  LinearWeight(Context<Cuda>&, Buffer<T, Cuda> row_major, std::int64_t rows, std::int64_t cols)
+      : rows_(rows), cols_(cols), data_(std::move(row_major)) {}
+
+  std::int64_t rows() const { return rows_; }
+  std::int64_t cols() const { return cols_; }
+  std::int64_t size_bytes() const { return data_.size_bytes(); }
+  const T* data() const { return data_.data(); }
+
+ private:
+  std::int64_t rows_ = 0, cols_ = 0;
+  Buffer<T, Cuda> data_;
+};
+
+/// y = x W^T: x `[M, K]`, W `[N, K]`, y `[M, N]`; float accumulation, one rounding to Out, which
+/// is T or float. Enqueued on the compute stream.
+template <typename T, typename Out>
+void matmul(Context<Cpu>& ctx, TensorView<const T, Cpu> x, const LinearWeight<T, Cpu>& w,
+            TensorView<Out, Cpu> y);
+template <typename T, typename Out>
+void matmul(Context<Cuda>& ctx, TensorView<const T, Cuda> x, const LinearWeight<T, Cuda>& w,
+            TensorView<Out, Cuda> y);
+
+}  // namespace tandem::kernels

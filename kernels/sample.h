@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: Apache-2.0
+// From logits to tokens on a vocabulary that is split over ranks. Two ways, chosen by the plan for
+// a whole step:
+//  - `best_of_shard` + `pick_best`: greedy rows and rows that only have a temperature. Each rank
+//    reduces its shard to one (value, id); a few bytes travel. Temperature uses the Gumbel-max
+//    trick: argmax(logit / t + noise) is distributed as softmax(logit / t).
+//  - `sample_full`: anything else, on the gathered logits of the row.
+// Noise is counter-based (Philox 4x32-10, Salmon et al. 2011), keyed by (seed, position, token
+// id): a result depends on nothing else, not on batch, rank count or device.
+#pragma once
+
+#include "kernels/step.h"
+#include "kernels/step_view.h"
+
+namespace tandem::kernels {
+
+struct Candidate {
+  float value = 0;
+  std::int32_t id = 0;
+};
+
+struct TokenLogprob {
+  float logprob = 0;
+  std::int32_t id = 0;
+};
+inline constexpr int kMaxLogprobs = 20;
+
+template <Device D>
+struct ShardArgs {
+  SampleView<D> samples;
+  const std::int32_t* positions = nullptr;  ///< [num_tokens] of the step
+  SlotView<D> slots;
+  TensorView<float, D> logits;              ///< [num_samples, vocab shard] of this rank
+  std::int64_t vocab_begin = 0;             ///< Id of column 0.
+  std::int64_t vocab_size = 0;              ///< Columns at or past it are padding: never sampled.
+};
+
+/// Applies in place what looks at single tokens: repetition, presence and frequency penalties
+/// (vLLM's definitions), no-repeat n-grams, minimum length, and the sparse per-slot bias.
+template <Device D>
+struct LogitBiasView {
+  const std::int32_t* begin = nullptr;  ///< [slots + 1] range of each slot, or null: no bias at all
+  const std::int32_t* ids = nullptr;    ///< Global token ids
+  const float* values = nullptr;        ///< Added; -infinity forbids
+};
+void process_logits(Context<Cpu>& ctx, const ShardArgs<Cpu>& args, const LogitBiasView<Cpu>& bias);
+void process_logits(Context<Cuda>& ctx, const ShardArgs<Cuda>& args, const LogitBiasView<Cuda>& bias);
+
+/// best[i] = (value, global id) of the largest logit / temperature + noise; ties: the lowest id.
+void best_of_shard(Context<Cpu>& ctx, const ShardArgs<Cpu>& args, Candidate* best);
+void best_of_shard(Context<Cuda>& ctx, const ShardArgs<Cuda>& args, Candidate* best);
+
+/// tokens[i] = id of the best over ranks of `best` [ranks, num_samples]; ties: the lowest id.
+void pick_best(Context<Cpu>& ctx, const Candidate* best, int ranks, int num_samples,
+               std::int32_t* tokens);
+void pick_best(Context<Cuda>& ctx, const Candidate* best, int ranks, int num_samples,
+               std::int32_t* tokens);
+
+/// Samples from whole rows: `logits` `[num_samples, vocab]`. Order as vLLM: temperature, then
+/// min-p, top-k, top-p (typical-p after them), renormalised, Gumbel-max over what is left.
+/// `logprobs` (or null) gets, per row, [0] the sampled token and [1..kMaxLogprobs] the largest, all
+/// from log-softmax of the processed logits before temperature.
+template <Device D>
+struct FullSampleArgs {
+  SampleView<D> samples;
+  const std::int32_t* positions = nullptr;
+  SlotView<D> slots;
+  TensorView<const float, D> logits;        ///< [num_samples, >= vocab_size]
+  std::int64_t vocab_size = 0;
+  std::int32_t* tokens = nullptr;           ///< [num_samples]
+  TokenLogprob* logprobs = nullptr;         ///< [num_samples, 1 + kMaxLogprobs] or null
+};
+void sample_full(Context<Cpu>& ctx, const FullSampleArgs<Cpu>& args);
+void sample_full(Context<Cuda>& ctx, const FullSampleArgs<Cuda>& args);
+
+}  // namespace tandem::kernels

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// Start and end of a step on the device: decode rows take their token and position from their
+// slot, and sampled tokens go back into it. So step n + 1 needs nothing from the host that depends
+// on the tokens of step n.
+#pragma once
+
+#include "kernels/step_view.h"
+
+namespace tandem::kernels {
+
+/// Rows whose logits are wanted, in sample order.
+template <Device D>
+struct SampleView {
+  std::int32_t num_samples = 0;
+  const std::int32_t* rows = nullptr;   ///< [num_samples] row of the token buffer
+  const std::int32_t* slots = nullptr;  ///< [num_samples]
+};
+
+template <Device D>
+struct BeginStepArgs {
+  std::int32_t num_decode = 0;
+  const std::int32_t* decode_slots = nullptr;  ///< [num_decode]; negative: padding row
+  SlotView<D> slots;
+  std::int32_t* token_ids = nullptr;   ///< [num_tokens]; decode rows are written
+  std::int32_t* positions = nullptr;   ///< [num_tokens]; decode rows are written, -1 when done
+  std::int32_t* row_slots = nullptr;   ///< [num_tokens]; decode rows are written
+  std::int32_t num_tokens = 0;         ///< Prefill rows are recorded in the slots' history.
+};
+
+/// Fills the decode rows from their slots, and writes every active row's token into
+/// `history[slot][position]`. Enqueued on the compute stream.
+void begin_step(Context<Cpu>& ctx, const BeginStepArgs<Cpu>& args);
+void begin_step(Context<Cuda>& ctx, const BeginStepArgs<Cuda>& args);
+
+template <Device D>
+struct EndStepArgs {
+  SampleView<D> samples;
+  const std::int32_t* positions = nullptr;  ///< [num_tokens] of the step
+  std::int32_t* tokens = nullptr;           ///< [num_samples] sampled; -1 is written for inert rows
+  SlotView<D> slots;
+};
+
+/// Per active sample: last_token = token, length = position + 1, done = 1 when the token is a stop
+/// id. Enqueued on the compute stream.
+void end_step(Context<Cpu>& ctx, const EndStepArgs<Cpu>& args);
+void end_step(Context<Cuda>& ctx, const EndStepArgs<Cuda>& args);
+
+}  // namespace tandem::kernels

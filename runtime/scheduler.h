@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+// Decides every step on rank 0: continuous batching with chunked prefill, first come first served,
+// prefix reuse, preemption by recompute. Planned one step ahead: `plan` may be called while the
+// tokens of the plan before it are unknown; `commit` brings them later, in order. Host only, no
+// MPI, no device, no thread of its own; one caller.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "runtime/engine.h"
+#include "runtime/request.h"
+
+namespace tandem::runtime {
+
+struct SchedulerConfig {
+  EngineLimits limits;
+  bool prefix_caching = true;
+  std::vector<std::int32_t> eos_ids;  ///< Stop ids of every request without `ignore_eos`.
+};
+
+struct SchedulerStats {
+  std::int64_t running = 0, waiting = 0, preemptions = 0;
+  std::int64_t used_chunks = 0, mapped_chunks = 0, cached_chunks = 0;
+  std::int64_t prefix_queries_tokens = 0, prefix_hits_tokens = 0;
+};
+
+class Scheduler {
+ public:
+  explicit Scheduler(SchedulerConfig config);
+  ~Scheduler();
+
+  /// Queues a request. ConfigError when it can never run (prompt longer than the context, more
+  /// chunks than the cache, parameters out of range).
+  void add(Request request);
+
+  /// Ends all samples of a request, or one, at once: no more events; chunks are freed behind the
+  /// last step that names them. Used for disconnects and for stop strings found on the host.
+  void finish(RequestId request, FinishReason reason);
+  void finish(RequestId request, std::int32_t sample, FinishReason reason);
+
+  /// The next step; an empty plan (no rows) when there is nothing to do yet.
+  BatchPlan plan();
+
+  /// Tokens of the oldest uncommitted plan; returns what its requests produced, in order.
+  std::vector<TokenEvent> commit(const StepOutput& output);
+
+  bool idle() const;  ///< Nothing waits, runs or is in flight.
+  SchedulerStats stats() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace tandem::runtime
