@@ -25,8 +25,8 @@ int ranks_on_host_hint() {
 MpiSession::MpiSession(int* argc, char*** argv) {
   if (ranks_on_host_hint() > static_cast<int>(std::thread::hardware_concurrency()))
     ::setenv("OMPI_MCA_mpi_yield_when_idle", "1", 0);
-  under_launcher_ = std::getenv("OMPI_COMM_WORLD_SIZE") != nullptr ||
-                    std::getenv("PMIX_RANK") != nullptr;
+  under_launcher_ =
+      std::getenv("OMPI_COMM_WORLD_SIZE") != nullptr || std::getenv("PMIX_RANK") != nullptr;
   int provided = 0;
   MPI_Init_thread(argc, argv, MPI_THREAD_FUNNELED, &provided);
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);

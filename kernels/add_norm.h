@@ -20,13 +20,13 @@ struct Norm {
 
 template <typename T, Device D>
 struct AddNormArgs {
-  TensorView<const T, D> branch;   ///< [tokens, hidden] summed over ranks; rows 0: no branch.
-  const float* bias = nullptr;     ///< [hidden] added once, after the reduce; or null.
-  Norm<D> post_norm;               ///< Norm of (branch + bias) before it is scaled and added.
-  float scale = 1.0f;              ///< residual += scale * branch
-  TensorView<T, D> residual;       ///< [tokens, hidden] in and out
-  Norm<D> next_norm;               ///< null weight: `normed` is a copy of the new residual.
-  TensorView<T, D> normed;         ///< [tokens, hidden] out; null data: not wanted.
+  TensorView<const T, D> branch;  ///< [tokens, hidden] summed over ranks; rows 0: no branch.
+  const float* bias = nullptr;    ///< [hidden] added once, after the reduce; or null.
+  Norm<D> post_norm;              ///< Norm of (branch + bias) before it is scaled and added.
+  float scale = 1.0f;             ///< residual += scale * branch
+  TensorView<T, D> residual;      ///< [tokens, hidden] in and out
+  Norm<D> next_norm;              ///< null weight: `normed` is a copy of the new residual.
+  TensorView<T, D> normed;        ///< [tokens, hidden] out; null data: not wanted.
 };
 
 /// residual += scale * post_norm(branch + bias); normed = next_norm(residual). Float inside, the

@@ -11,15 +11,15 @@ namespace tandem::kernels {
 template <typename T, Device D>
 struct AttendArgs {
   const StepView<D>* step = nullptr;
-  TensorView<const T, D> q;                    ///< [num_tokens, >= q_heads * head_dim], strided
+  TensorView<const T, D> q;  ///< [num_tokens, >= q_heads * head_dim], strided
   KvView<T, D> kv;
   const std::int32_t* kv_head_of_q = nullptr;  ///< [num_q_heads] on device D, this rank's numbers
   std::int32_t num_q_heads = 0;
   std::int32_t layer = 0;
-  float scale = 1.0f;                          ///< Of q.k
-  float softcap = 0.0f;                        ///< s -> cap * tanh(s / cap); 0: none
-  std::int32_t window = 0;                     ///< 0: all keys
-  TensorView<T, D> out;                        ///< [num_tokens, q_heads * head_dim]
+  float scale = 1.0f;       ///< Of q.k
+  float softcap = 0.0f;     ///< s -> cap * tanh(s / cap); 0: none
+  std::int32_t window = 0;  ///< 0: all keys
+  TensorView<T, D> out;     ///< [num_tokens, q_heads * head_dim]
 };
 
 /// Softmax in float. Inert rows get zeros. Enqueued on the compute stream. FlashAttention's online

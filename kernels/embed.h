@@ -10,10 +10,10 @@ namespace tandem::kernels {
 template <typename T, Device D>
 struct EmbedArgs {
   const StepView<D>* step = nullptr;
-  const T* table = nullptr;       ///< [vocab_end - vocab_begin, hidden], row-major
+  const T* table = nullptr;  ///< [vocab_end - vocab_begin, hidden], row-major
   std::int64_t vocab_begin = 0, vocab_end = 0;
-  float scale = 1.0f;             ///< Applied in float, then rounded once to T.
-  TensorView<T, D> out;           ///< [num_tokens, hidden]
+  float scale = 1.0f;    ///< Applied in float, then rounded once to T.
+  TensorView<T, D> out;  ///< [num_tokens, hidden]
 };
 
 /// Enqueued on the compute stream.

@@ -17,8 +17,8 @@ struct GateUpArgs {
   const LinearWeight<T, D>* weight = nullptr;  ///< [2 * intermediate, hidden], interleaved
   const float* bias = nullptr;                 ///< [2 * intermediate], interleaved, or null
   GateActivation activation = GateActivation::kSilu;
-  TensorView<T, D> scratch;                    ///< [tokens, 2 * intermediate]
-  TensorView<T, D> out;                        ///< [tokens, intermediate]
+  TensorView<T, D> scratch;  ///< [tokens, 2 * intermediate]
+  TensorView<T, D> out;      ///< [tokens, intermediate]
 };
 
 /// `intermediate` is a multiple of 16. Enqueued on the compute stream.

@@ -21,16 +21,17 @@ struct RopeTable {
 template <typename T, Device D>
 struct QkvArgs {
   const StepView<D>* step = nullptr;
-  TensorView<const T, D> x;                    ///< [num_tokens, hidden], normed
-  const LinearWeight<T, D>* weight = nullptr;  ///< [(q_heads + 2 kv_heads) * head_dim, hidden]: q, k, v
-  const float* bias = nullptr;                 ///< [rows of weight] or null
-  Norm<D> q_norm, k_norm;                      ///< Over head_dim, before rotary; null: none.
+  TensorView<const T, D> x;  ///< [num_tokens, hidden], normed
+  const LinearWeight<T, D>* weight =
+      nullptr;                  ///< [(q_heads + 2 kv_heads) * head_dim, hidden]: q, k, v
+  const float* bias = nullptr;  ///< [rows of weight] or null
+  Norm<D> q_norm, k_norm;       ///< Over head_dim, before rotary; null: none.
   RopeTable<D> rope;
-  std::int32_t num_q_heads = 0;                ///< Of this rank; kv heads are in `kv`.
+  std::int32_t num_q_heads = 0;  ///< Of this rank; kv heads are in `kv`.
   std::int32_t layer = 0;
-  KvView<T, D> kv;                             ///< K and V of active rows are appended.
-  TensorView<T, D> qkv;                        ///< [num_tokens, rows of weight]: scratch, and on
-                                               ///< return its first q_heads * head_dim columns hold q.
+  KvView<T, D> kv;       ///< K and V of active rows are appended.
+  TensorView<T, D> qkv;  ///< [num_tokens, rows of weight]: scratch, and on
+                         ///< return its first q_heads * head_dim columns hold q.
 };
 
 /// Enqueued on the compute stream. Inert rows (position < 0) append nothing.

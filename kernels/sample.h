@@ -30,9 +30,9 @@ struct ShardArgs {
   SampleView<D> samples;
   const std::int32_t* positions = nullptr;  ///< [num_tokens] of the step
   SlotView<D> slots;
-  TensorView<float, D> logits;              ///< [num_samples, vocab shard] of this rank
-  std::int64_t vocab_begin = 0;             ///< Id of column 0.
-  std::int64_t vocab_size = 0;              ///< Columns at or past it are padding: never sampled.
+  TensorView<float, D> logits;   ///< [num_samples, vocab shard] of this rank
+  std::int64_t vocab_begin = 0;  ///< Id of column 0.
+  std::int64_t vocab_size = 0;   ///< Columns at or past it are padding: never sampled.
 };
 
 /// Applies in place what looks at single tokens: repetition, presence and frequency penalties
@@ -44,7 +44,8 @@ struct LogitBiasView {
   const float* values = nullptr;        ///< Added; -infinity forbids
 };
 void process_logits(Context<Cpu>& ctx, const ShardArgs<Cpu>& args, const LogitBiasView<Cpu>& bias);
-void process_logits(Context<Cuda>& ctx, const ShardArgs<Cuda>& args, const LogitBiasView<Cuda>& bias);
+void process_logits(Context<Cuda>& ctx, const ShardArgs<Cuda>& args,
+                    const LogitBiasView<Cuda>& bias);
 
 /// best[i] = (value, global id) of the largest logit / temperature + noise; ties: the lowest id.
 void best_of_shard(Context<Cpu>& ctx, const ShardArgs<Cpu>& args, Candidate* best);
@@ -65,10 +66,10 @@ struct FullSampleArgs {
   SampleView<D> samples;
   const std::int32_t* positions = nullptr;
   SlotView<D> slots;
-  TensorView<const float, D> logits;        ///< [num_samples, >= vocab_size]
+  TensorView<const float, D> logits;  ///< [num_samples, >= vocab_size]
   std::int64_t vocab_size = 0;
-  std::int32_t* tokens = nullptr;           ///< [num_samples]
-  TokenLogprob* logprobs = nullptr;         ///< [num_samples, 1 + kMaxLogprobs] or null
+  std::int32_t* tokens = nullptr;    ///< [num_samples]
+  TokenLogprob* logprobs = nullptr;  ///< [num_samples, 1 + kMaxLogprobs] or null
 };
 void sample_full(Context<Cpu>& ctx, const FullSampleArgs<Cpu>& args);
 void sample_full(Context<Cuda>& ctx, const FullSampleArgs<Cuda>& args);

@@ -21,10 +21,10 @@ struct BeginStepArgs {
   std::int32_t num_decode = 0;
   const std::int32_t* decode_slots = nullptr;  ///< [num_decode]; negative: padding row
   SlotView<D> slots;
-  std::int32_t* token_ids = nullptr;   ///< [num_tokens]; decode rows are written
-  std::int32_t* positions = nullptr;   ///< [num_tokens]; decode rows are written, -1 when done
-  std::int32_t* row_slots = nullptr;   ///< [num_tokens]; decode rows are written
-  std::int32_t num_tokens = 0;         ///< Prefill rows are recorded in the slots' history.
+  std::int32_t* token_ids = nullptr;  ///< [num_tokens]; decode rows are written
+  std::int32_t* positions = nullptr;  ///< [num_tokens]; decode rows are written, -1 when done
+  std::int32_t* row_slots = nullptr;  ///< [num_tokens]; decode rows are written
+  std::int32_t num_tokens = 0;        ///< Prefill rows are recorded in the slots' history.
 };
 
 /// Fills the decode rows from their slots, and writes every active row's token into

@@ -20,11 +20,11 @@ inline constexpr int kMaxStopIds = 16;
 
 template <Device D>
 struct StepView {
-  std::int32_t num_tokens = 0;          ///< Rows of every activation in this step.
-  std::int32_t num_decode = 0;          ///< Leading rows that are decode rows.
-  std::int32_t num_segments = 0;        ///< Prefill segments.
-  std::int32_t max_segment_tokens = 0;  ///< Longest segment; host-known, for grids.
-  std::int32_t max_kv_tokens = 0;       ///< Upper bound of any row's KV length; host-known.
+  std::int32_t num_tokens = 0;                  ///< Rows of every activation in this step.
+  std::int32_t num_decode = 0;                  ///< Leading rows that are decode rows.
+  std::int32_t num_segments = 0;                ///< Prefill segments.
+  std::int32_t max_segment_tokens = 0;          ///< Longest segment; host-known, for grids.
+  std::int32_t max_kv_tokens = 0;               ///< Upper bound of any row's KV length; host-known.
   const std::int32_t* token_ids = nullptr;      ///< [num_tokens]
   const std::int32_t* positions = nullptr;      ///< [num_tokens], negative: inert row
   const std::int32_t* slots = nullptr;          ///< [num_tokens] slot of the row's sequence
@@ -49,16 +49,16 @@ struct KvView {
 
 /// How one sequence samples; lives in its slot on the device. Plain data, copied bitwise.
 struct SlotParams {
-  std::uint64_t seed = 0;        ///< Key of the counter-based noise, already mixed per sample.
-  float temperature = 0.0f;      ///< 0: greedy.
+  std::uint64_t seed = 0;    ///< Key of the counter-based noise, already mixed per sample.
+  float temperature = 0.0f;  ///< 0: greedy.
   float top_p = 1.0f;
   float min_p = 0.0f;
   float typical_p = 1.0f;
   float repetition_penalty = 1.0f;
   float presence_penalty = 0.0f;
   float frequency_penalty = 0.0f;
-  std::int32_t top_k = 0;        ///< 0: all.
-  std::int32_t min_tokens = 0;   ///< Stop ids cannot be sampled before this many new tokens.
+  std::int32_t top_k = 0;       ///< 0: all.
+  std::int32_t min_tokens = 0;  ///< Stop ids cannot be sampled before this many new tokens.
   std::int32_t no_repeat_ngram = 0;
   std::int32_t prompt_tokens = 0;  ///< Length of the prompt; later positions are generated.
   std::int32_t num_stop_ids = 0;
@@ -75,7 +75,7 @@ struct SlotView {
   SlotParams* params = nullptr;         ///< [slots]
   std::int32_t* chunk_table = nullptr;  ///< [slots, table_stride]
   std::int32_t table_stride = 0;
-  std::int32_t* history = nullptr;      ///< [slots, history_stride] tokens by position.
+  std::int32_t* history = nullptr;  ///< [slots, history_stride] tokens by position.
   std::int32_t history_stride = 0;
 };
 

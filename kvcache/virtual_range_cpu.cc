@@ -10,7 +10,9 @@
 namespace tandem::kvcache {
 namespace {
 
-std::size_t round_up(std::size_t value, std::size_t unit) { return (value + unit - 1) / unit * unit; }
+std::size_t round_up(std::size_t value, std::size_t unit) {
+  return (value + unit - 1) / unit * unit;
+}
 
 }  // namespace
 
@@ -21,7 +23,8 @@ VirtualRange<Cpu>::VirtualRange(std::size_t reserve_bytes, std::size_t segment_b
   void* memory = ::mmap(nullptr, reserved_bytes_, PROT_NONE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED)
-    throw Error(concat("cannot reserve ", reserved_bytes_ >> 20, " MiB of addresses for the KV cache"));
+    throw Error(
+        concat("cannot reserve ", reserved_bytes_ >> 20, " MiB of addresses for the KV cache"));
   data_ = static_cast<std::byte*>(memory);
 }
 

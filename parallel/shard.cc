@@ -48,23 +48,26 @@ Range split_evenly(std::int64_t total, std::int64_t unit, int rank, int size) {
 }
 
 int max_tensor_parallel_size(const ShardShape& shape) {
-  return static_cast<int>(std::min(
-      {shape.num_heads, num_units(shape.intermediate_size), num_units(shape.vocab_size)}));
+  return static_cast<int>(
+      std::min({shape.num_heads, num_units(shape.intermediate_size), num_units(shape.vocab_size)}));
 }
 
 Shard::Shard(const ShardShape& shape, int rank, int size) : rank_(rank), size_(size) {
   TANDEM_REQUIRE(shape.num_kv_heads > 0 && shape.num_heads % shape.num_kv_heads == 0,
-                 "the model has ", shape.num_heads, " attention heads, which is no multiple of its ",
-                 shape.num_kv_heads, " key-value heads: config.json is wrong");
+                 "the model has ", shape.num_heads,
+                 " attention heads, which is no multiple of its ", shape.num_kv_heads,
+                 " key-value heads: config.json is wrong");
   const int largest = max_tensor_parallel_size(shape);
-  TANDEM_REQUIRE(size <= largest, "tensor-parallel size ", size, " is too large for this model: it has ",
-                 shape.num_heads, " attention heads and ", num_units(shape.intermediate_size),
+  TANDEM_REQUIRE(size <= largest, "tensor-parallel size ", size,
+                 " is too large for this model: it has ", shape.num_heads, " attention heads and ",
+                 num_units(shape.intermediate_size),
                  " blocks of 64 MLP columns, so some rank would get none; use at most ", largest,
                  " ranks (mpirun -n ", largest, ")");
-  const bool groups = shape.num_kv_heads >= size &&
-                      largest_query_count(shape, size, whole_groups) <=
-                          largest_query_count(shape, size, query_ranges);
-  const HeadRanges heads = groups ? whole_groups(shape, rank, size) : query_ranges(shape, rank, size);
+  const bool groups =
+      shape.num_kv_heads >= size && largest_query_count(shape, size, whole_groups) <=
+                                        largest_query_count(shape, size, query_ranges);
+  const HeadRanges heads =
+      groups ? whole_groups(shape, rank, size) : query_ranges(shape, rank, size);
   q_heads_ = heads.q;
   kv_heads_ = heads.kv;
   const std::int64_t group = shape.num_heads / shape.num_kv_heads;

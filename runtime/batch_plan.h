@@ -40,9 +40,9 @@ struct ChunkCopy {
 /// A run of prompt tokens of one sequence.
 struct PrefillSegment {
   std::int32_t slot = 0;
-  std::int32_t begin = 0;               ///< Position of the first token.
+  std::int32_t begin = 0;  ///< Position of the first token.
   std::vector<std::int32_t> tokens;
-  bool sample = false;                  ///< The last token's logits are sampled.
+  bool sample = false;  ///< The last token's logits are sampled.
 };
 
 /// How the sampled rows of the whole step are chosen (`kernels/sample.h`).
@@ -50,18 +50,18 @@ enum class SampleMode : std::uint8_t { kBest, kFull };
 
 struct BatchPlan {
   std::int64_t step = 0;
-  bool stop = false;                    ///< Leave the step loop; nothing else counts.
-  std::int32_t mapped_chunks = 0;       ///< The cache holds at least this many chunks from now on.
+  bool stop = false;               ///< Leave the step loop; nothing else counts.
+  std::int32_t mapped_chunks = 0;  ///< The cache holds at least this many chunks from now on.
   std::vector<SlotInit> inits;
   std::vector<SlotCopy> slot_copies;
   std::vector<ChunkAssign> assigns;
   std::vector<ChunkCopy> chunk_copies;
-  std::vector<std::int32_t> decode_slots;   ///< One decode row each.
+  std::vector<std::int32_t> decode_slots;  ///< One decode row each.
   std::vector<PrefillSegment> segments;
   SampleMode sample_mode = SampleMode::kBest;
-  bool process_logits = false;          ///< Some row has penalties, bias, n-grams or min tokens.
-  bool logprobs = false;                ///< Implies kFull.
-  std::int32_t max_kv_tokens = 0;       ///< Longest KV of any row in this step.
+  bool process_logits = false;     ///< Some row has penalties, bias, n-grams or min tokens.
+  bool logprobs = false;           ///< Implies kFull.
+  std::int32_t max_kv_tokens = 0;  ///< Longest KV of any row in this step.
 
   std::int32_t num_prefill_tokens() const;
   std::int32_t num_tokens() const {

@@ -16,19 +16,19 @@ namespace tandem::runtime {
 /// Tokens of one step, in sample order (decode rows, then the sampling segments).
 struct StepOutput {
   std::int64_t step = 0;
-  std::vector<std::int32_t> tokens;               ///< -1: the row's sequence was done already.
-  std::vector<kernels::TokenLogprob> logprobs;    ///< [samples, 1 + kMaxLogprobs] when planned.
+  std::vector<std::int32_t> tokens;             ///< -1: the row's sequence was done already.
+  std::vector<kernels::TokenLogprob> logprobs;  ///< [samples, 1 + kMaxLogprobs] when planned.
 };
 
 /// What the scheduler has to know about the engine; equal on all ranks.
 struct EngineLimits {
-  std::int32_t max_num_seqs = 0;           ///< Slots.
-  std::int32_t max_num_batched_tokens = 0; ///< Token rows of a step.
-  std::int32_t max_model_len = 0;          ///< Tokens of a sequence, prompt and answer.
-  std::int32_t num_chunks = 0;             ///< Chunks the cache can ever hold; chunk 0 is reserved.
-  std::int32_t mapped_chunks = 0;          ///< Chunks it holds now.
-  std::int32_t growth_chunks = 0;          ///< Chunks of one segment of growth.
-  bool synchronous = false;                ///< `submit` returns with the step finished.
+  std::int32_t max_num_seqs = 0;            ///< Slots.
+  std::int32_t max_num_batched_tokens = 0;  ///< Token rows of a step.
+  std::int32_t max_model_len = 0;           ///< Tokens of a sequence, prompt and answer.
+  std::int32_t num_chunks = 0;     ///< Chunks the cache can ever hold; chunk 0 is reserved.
+  std::int32_t mapped_chunks = 0;  ///< Chunks it holds now.
+  std::int32_t growth_chunks = 0;  ///< Chunks of one segment of growth.
+  bool synchronous = false;        ///< `submit` returns with the step finished.
 };
 
 class Engine {

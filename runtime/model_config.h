@@ -25,12 +25,12 @@ struct RopeConfig {
   int rotary_dim = 0;  ///< Leading dims of a head that rotate (partial rotary factor applied).
   RopeScaling scaling = RopeScaling::kNone;
   double factor = 1.0;
-  double low_freq_factor = 1.0, high_freq_factor = 4.0;                  // llama3
-  double beta_fast = 32.0, beta_slow = 1.0, attention_factor = 0.0;      // yarn, longrope; 0: derived
-  double mscale = 0.0, mscale_all_dim = 0.0;                             // yarn
-  bool truncate = true;                                                  // yarn
+  double low_freq_factor = 1.0, high_freq_factor = 4.0;              // llama3
+  double beta_fast = 32.0, beta_slow = 1.0, attention_factor = 0.0;  // yarn, longrope; 0: derived
+  double mscale = 0.0, mscale_all_dim = 0.0;                         // yarn
+  bool truncate = true;                                              // yarn
   std::int64_t original_max_position = 0;
-  std::vector<double> short_factor, long_factor;                         // longrope
+  std::vector<double> short_factor, long_factor;  // longrope
 };
 
 /// What differs from layer to layer.
@@ -50,13 +50,13 @@ struct ModelConfig {
   Activation activation = Activation::kSilu;
   bool tied_embeddings = false;
   bool qkv_bias = false, output_bias = false, mlp_bias = false;
-  bool qk_norm = false;            ///< RMS norm of each query and key head, before rotary.
-  bool qk_norm_full = false;       ///< OLMo-2: the norm spans all heads of q (k), not one head.
-  bool norm_plus_one = false;      ///< Gemma: weight is stored as w, applied as 1 + w.
-  bool pre_norm = true;            ///< Norm before attention and MLP (false: OLMo-2).
-  bool post_norm = false;          ///< Norm of the attention and MLP output, before the residual.
+  bool qk_norm = false;        ///< RMS norm of each query and key head, before rotary.
+  bool qk_norm_full = false;   ///< OLMo-2: the norm spans all heads of q (k), not one head.
+  bool norm_plus_one = false;  ///< Gemma: weight is stored as w, applied as 1 + w.
+  bool pre_norm = true;        ///< Norm before attention and MLP (false: OLMo-2).
+  bool post_norm = false;      ///< Norm of the attention and MLP output, before the residual.
   float embedding_scale = 1.0f, residual_scale = 1.0f, logit_scale = 1.0f;
-  float attention_scale = 0.0f;    ///< 0: 1/sqrt(head_dim).
+  float attention_scale = 0.0f;                          ///< 0: 1/sqrt(head_dim).
   float attention_softcap = 0.0f, final_softcap = 0.0f;  ///< 0: none.
   std::vector<RopeConfig> ropes;
   std::vector<LayerConfig> layers;
@@ -64,7 +64,8 @@ struct ModelConfig {
   // Generation defaults.
   std::vector<std::int32_t> eos_ids;
   std::optional<std::int32_t> bos_id;
-  std::optional<float> default_temperature, default_top_p, default_min_p, default_repetition_penalty;
+  std::optional<float> default_temperature, default_top_p, default_min_p,
+      default_repetition_penalty;
   std::optional<std::int32_t> default_top_k;
 
   std::int64_t num_layers() const { return static_cast<std::int64_t>(layers.size()); }

@@ -20,7 +20,7 @@ using RequestId = std::int64_t;
 struct SamplingParams {
   float temperature = 0.0f;  ///< 0: greedy.
   float top_p = 1.0f, min_p = 0.0f, typical_p = 1.0f;
-  std::int32_t top_k = 0;    ///< 0 or -1: all.
+  std::int32_t top_k = 0;  ///< 0 or -1: all.
   float repetition_penalty = 1.0f, presence_penalty = 0.0f, frequency_penalty = 0.0f;
   std::int32_t no_repeat_ngram = 0;
   std::uint64_t seed = 0;
@@ -28,12 +28,12 @@ struct SamplingParams {
   std::int32_t n = 1;
   bool ignore_eos = false;
   std::vector<std::int32_t> stop_token_ids;
-  std::vector<std::string> stop;          ///< Stop strings, found on the host.
+  std::vector<std::string> stop;  ///< Stop strings, found on the host.
   bool include_stop_str = false;
   std::vector<std::pair<std::int32_t, float>> logit_bias;
   std::vector<std::int32_t> allowed_token_ids;
   std::vector<std::vector<std::int32_t>> bad_words;
-  std::optional<std::int32_t> logprobs;         ///< Top alternatives per token, at most 20.
+  std::optional<std::int32_t> logprobs;  ///< Top alternatives per token, at most 20.
   std::optional<std::int32_t> prompt_logprobs;
 
   /// ConfigError with one sentence for a value out of range.
@@ -52,8 +52,8 @@ struct Request {
 /// One token of one sample of a request, or its end.
 struct TokenEvent {
   RequestId request = 0;
-  std::int32_t sample = 0;                 ///< 0 .. n-1
-  std::int32_t token = -1;                 ///< -1: no token, only the end.
+  std::int32_t sample = 0;  ///< 0 .. n-1
+  std::int32_t token = -1;  ///< -1: no token, only the end.
   FinishReason finish = FinishReason::kNone;
   std::vector<kernels::TokenLogprob> logprobs;  ///< [0] the token itself, then the largest.
 };

@@ -30,7 +30,8 @@ struct Span {
   std::int64_t size = 0;
 
   Span subspan(std::int64_t begin, std::int64_t count) const {
-    TANDEM_ASSERT(begin >= 0 && count >= 0 && begin + count <= size, begin, "+", count, " of ", size);
+    TANDEM_ASSERT(begin >= 0 && count >= 0 && begin + count <= size, begin, "+", count, " of ",
+                  size);
     return {data + begin, count};
   }
 };
@@ -63,8 +64,9 @@ class Buffer {
  public:
   Buffer() = default;
   explicit Buffer(std::int64_t size)
-      : data_(size == 0 ? nullptr
-                        : static_cast<T*>(allocate(D{}, static_cast<std::size_t>(size) * sizeof(T)))),
+      : data_(size == 0
+                  ? nullptr
+                  : static_cast<T*>(allocate(D{}, static_cast<std::size_t>(size) * sizeof(T)))),
         size_(size) {}
   Buffer(Buffer&& other) noexcept
       : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}

@@ -62,14 +62,15 @@ namespace detail {
 }  // namespace tandem
 
 /// For what a user can get wrong: throws ConfigError with the given sentence.
-#define TANDEM_REQUIRE(condition, ...)                                        \
-  do {                                                                        \
+#define TANDEM_REQUIRE(condition, ...)                                            \
+  do {                                                                            \
     if (!(condition)) throw ::tandem::ConfigError(::tandem::concat(__VA_ARGS__)); \
   } while (false)
 
 /// For what only Tandem can get wrong: throws InternalError with file and line.
-#define TANDEM_ASSERT(condition, ...)                                                       \
-  do {                                                                                      \
-    if (!(condition))                                                                       \
-      ::tandem::detail::throw_internal(#condition, __FILE__, __LINE__, ::tandem::concat(__VA_ARGS__)); \
+#define TANDEM_ASSERT(condition, ...)                                  \
+  do {                                                                 \
+    if (!(condition))                                                  \
+      ::tandem::detail::throw_internal(#condition, __FILE__, __LINE__, \
+                                       ::tandem::concat(__VA_ARGS__)); \
   } while (false)

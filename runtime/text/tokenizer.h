@@ -17,12 +17,12 @@ using TokenId = std::int32_t;
 
 /// What a GGUF file says about its tokenizer (`tokenizer.ggml.*`).
 struct GgufVocabulary {
-  std::string model;                 ///< "gpt2" (byte-level BPE) or "llama" (SentencePiece BPE).
-  std::string pre;                   ///< Pre-tokenizer name: "smollm", "llama-bpe", "qwen2", ...
-  std::vector<std::string> tokens;   ///< Token texts by id.
-  std::vector<float> scores;         ///< SentencePiece scores by id; empty for "gpt2".
-  std::vector<std::int32_t> types;   ///< 1 normal, 2 unknown, 3 control, 4 user-defined, 6 byte.
-  std::vector<std::string> merges;   ///< "left right" by rank; empty for "llama".
+  std::string model;                ///< "gpt2" (byte-level BPE) or "llama" (SentencePiece BPE).
+  std::string pre;                  ///< Pre-tokenizer name: "smollm", "llama-bpe", "qwen2", ...
+  std::vector<std::string> tokens;  ///< Token texts by id.
+  std::vector<float> scores;        ///< SentencePiece scores by id; empty for "gpt2".
+  std::vector<std::int32_t> types;  ///< 1 normal, 2 unknown, 3 control, 4 user-defined, 6 byte.
+  std::vector<std::string> merges;  ///< "left right" by rank; empty for "llama".
   std::optional<TokenId> bos, eos, unknown, padding;
   std::optional<bool> add_bos, add_eos, add_space_prefix;
 };

@@ -23,22 +23,33 @@ namespace tandem::runtime {
 
 /// How a tensor's values are stored in its file.
 enum class StorageType : std::uint8_t {
-  kF32, kF16, kBF16,                                  // one value per element
-  kQ8_0, kQ4_0, kQ4_1, kQ5_0, kQ5_1,                  // GGUF blocks of 32
-  kQ2K, kQ3K, kQ4K, kQ5K, kQ6K, kIQ4NL,               // GGUF super-blocks of 256 (IQ4_NL: 32)
-  kDummy,                                             // generated
+  kF32,
+  kF16,
+  kBF16,  // one value per element
+  kQ8_0,
+  kQ4_0,
+  kQ4_1,
+  kQ5_0,
+  kQ5_1,  // GGUF blocks of 32
+  kQ2K,
+  kQ3K,
+  kQ4K,
+  kQ5K,
+  kQ6K,
+  kIQ4NL,  // GGUF super-blocks of 256 (IQ4_NL: 32)
+  kDummy,  // generated
 };
 
 class MappedFile;  // read-only memory map of one file
 
 struct TensorEntry {
   StorageType type = StorageType::kF32;
-  std::vector<std::int64_t> shape;       ///< Row-major, Hugging Face order: `[out, in]` for linears.
-  const std::byte* data = nullptr;       ///< First byte in the mapped file; null for kDummy.
+  std::vector<std::int64_t> shape;  ///< Row-major, Hugging Face order: `[out, in]` for linears.
+  const std::byte* data = nullptr;  ///< First byte in the mapped file; null for kDummy.
   std::int64_t size_bytes = 0;
-  std::uint64_t seed = 0;                ///< kDummy: hash of (user seed, name).
-  float dummy_mean = 0, dummy_scale = 0; ///< kDummy: value = mean + scale * uniform(-1, 1).
-  int permuted_heads = 0;                ///< GGUF Llama Q/K: rows are interleaved per head; 0 = not.
+  std::uint64_t seed = 0;                 ///< kDummy: hash of (user seed, name).
+  float dummy_mean = 0, dummy_scale = 0;  ///< kDummy: value = mean + scale * uniform(-1, 1).
+  int permuted_heads = 0;  ///< GGUF Llama Q/K: rows are interleaved per head; 0 = not.
 };
 
 class Checkpoint {
@@ -52,8 +63,8 @@ class Checkpoint {
   Checkpoint(Checkpoint&&) noexcept = default;
   Checkpoint& operator=(Checkpoint&&) noexcept = default;
 
-  const TensorEntry* find(std::string_view name) const;      ///< Null when absent.
-  const TensorEntry& at(std::string_view name) const;        ///< ConfigError when absent.
+  const TensorEntry* find(std::string_view name) const;  ///< Null when absent.
+  const TensorEntry& at(std::string_view name) const;    ///< ConfigError when absent.
   const std::map<std::string, TensorEntry, std::less<>>& tensors() const { return tensors_; }
 
   /// Reads the block rows [row, row+num_rows) x cols [col, col+num_cols) of a matrix (a vector is
@@ -70,7 +81,8 @@ class Checkpoint {
   Checkpoint() = default;
   std::map<std::string, TensorEntry, std::less<>> tensors_;
   std::vector<std::shared_ptr<const MappedFile>> files_;
-  std::unique_ptr<std::atomic<std::int64_t>> bytes_read_ = std::make_unique<std::atomic<std::int64_t>>(0);
+  std::unique_ptr<std::atomic<std::int64_t>> bytes_read_ =
+      std::make_unique<std::atomic<std::int64_t>>(0);
   friend class CheckpointBuilder;
 };
 

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/embed.h"
+
+#include <algorithm>
+
+#include "kernels/device/cpu/context.h"
+#include "kernels/device/dtype.h"
+
+namespace tandem::kernels {
+
+template <typename T>
+void embed(Context<Cpu>&, const EmbedArgs<T, Cpu>& args) {
+  const std::int64_t hidden = args.out.cols;
+#pragma omp parallel for
+  for (std::int64_t row = 0; row < args.step->num_tokens; ++row) {
+    T* out = args.out.row(row);
+    const std::int64_t token = args.step->token_ids[row];
+    const bool mine = token >= args.vocab_begin && token < args.vocab_end;
+    if (!mine || args.step->positions[row] < 0) {
+      std::fill(out, out + hidden, T(0.0f));
+      continue;
+    }
+    const T* in = args.table + (token - args.vocab_begin) * hidden;
+    for (std::int64_t i = 0; i < hidden; ++i) out[i] = T(static_cast<float>(in[i]) * args.scale);
+  }
+}
+
+template void embed(Context<Cpu>&, const EmbedArgs<float, Cpu>&);
+template void embed(Context<Cpu>&, const EmbedArgs<BFloat16, Cpu>&);
+template void embed(Context<Cpu>&, const EmbedArgs<Float16, Cpu>&);
+
+}  // namespace tandem::kernels

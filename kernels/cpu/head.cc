@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/head.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/device/cpu/context.h"
+
+namespace tandem::kernels {
+
+template <typename T>
+void head(Context<Cpu>& ctx, const HeadArgs<T, Cpu>& args) {
+  const std::int64_t hidden = args.normed.cols;
+  for (std::int64_t i = 0; i < args.samples.num_samples; ++i) {
+    const T* row = args.normed.row(args.samples.rows[i]);
+    std::copy(row, row + hidden, args.gathered.row(i));
+  }
+  TensorView<const T, Cpu> x(args.gathered.data, args.samples.num_samples, hidden);
+  matmul<T, float>(ctx, x, *args.weight, args.logits);
+  if (args.scale == 1.0f && args.softcap == 0.0f) return;
+#pragma omp parallel for
+  for (std::int64_t i = 0; i < args.samples.num_samples; ++i) {
+    float* logits = args.logits.row(i);
+    for (std::int64_t j = 0; j < args.logits.cols; ++j) {
+      const float logit = logits[j] * args.scale;
+      logits[j] = args.softcap > 0 ? args.softcap * std::tanh(logit / args.softcap) : logit;
+    }
+  }
+}
+
+template void head(Context<Cpu>&, const HeadArgs<float, Cpu>&);
+template void head(Context<Cpu>&, const HeadArgs<BFloat16, Cpu>&);
+template void head(Context<Cpu>&, const HeadArgs<Float16, Cpu>&);
+
+}  // namespace tandem::kernels

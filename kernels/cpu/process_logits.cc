@@ -1,0 +1,75 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <limits>
+#include <unordered_map>
+
+#include "kernels/device/cpu/context.h"
+#include "kernels/sample.h"
+
+namespace tandem::kernels {
+namespace {
+
+constexpr float kForbidden = -std::numeric_limits<float>::infinity();
+
+/// The logits of one sample and the part of the vocabulary that they cover.
+struct ShardRow {
+  float* logits;
+  std::int64_t begin, end;
+  float* find(std::int32_t token) const {
+    return token >= begin && token < end ? logits + (token - begin) : nullptr;
+  }
+};
+
+/// vLLM's definitions: repetition looks at prompt and answer, the other two at the answer only.
+void apply_penalties(const ShardRow& row, const SlotParams& params, const std::int32_t* history,
+                     std::int32_t length) {
+  std::unordered_map<std::int32_t, std::int32_t> generated;
+  for (std::int32_t p = 0; p < length; ++p) {
+    const auto [entry, is_new] = generated.try_emplace(history[p], 0);
+    if (p >= params.prompt_tokens) ++entry->second;
+    float* logit = row.find(history[p]);
+    if (is_new && logit != nullptr)
+      *logit = *logit > 0 ? *logit / params.repetition_penalty : *logit * params.repetition_penalty;
+  }
+  for (const auto& [token, count] : generated)
+    if (float* logit = row.find(token); logit != nullptr && count > 0)
+      *logit -= params.presence_penalty + params.frequency_penalty * static_cast<float>(count);
+}
+
+/// Forbids every token that would repeat an n-gram of the history.
+void forbid_repeated_ngrams(const ShardRow& row, std::int32_t n, const std::int32_t* history,
+                            std::int32_t length) {
+  if (n <= 0 || length < n) return;
+  const std::int32_t* tail = history + length - (n - 1);
+  for (std::int32_t begin = 0; begin + n <= length; ++begin)
+    if (std::equal(tail, history + length, history + begin))
+      if (float* logit = row.find(history[begin + n - 1])) *logit = kForbidden;
+}
+
+}  // namespace
+
+void process_logits(Context<Cpu>&, const ShardArgs<Cpu>& args, const LogitBiasView<Cpu>& bias) {
+#pragma omp parallel for
+  for (std::int32_t i = 0; i < args.samples.num_samples; ++i) {
+    const std::int32_t slot = args.samples.slots[i];
+    const std::int32_t length = args.positions[args.samples.rows[i]] + 1;
+    if (length <= 0) continue;
+    const SlotParams& params = args.slots.params[slot];
+    const std::int32_t* history =
+        args.slots.history + std::int64_t{slot} * args.slots.history_stride;
+    const ShardRow row{args.logits.row(i), args.vocab_begin,
+                       std::min(args.vocab_begin + args.logits.cols, args.vocab_size)};
+    if (bias.begin != nullptr)
+      for (std::int32_t b = bias.begin[slot]; b < bias.begin[slot + 1]; ++b)
+        if (float* logit = row.find(bias.ids[b])) *logit += bias.values[b];
+    if (params.repetition_penalty != 1.0f || params.presence_penalty != 0.0f ||
+        params.frequency_penalty != 0.0f)
+      apply_penalties(row, params, history, length);
+    forbid_repeated_ngrams(row, params.no_repeat_ngram, history, length);
+    if (length - params.prompt_tokens < params.min_tokens)
+      for (std::int32_t s = 0; s < params.num_stop_ids; ++s)
+        if (float* logit = row.find(params.stop_ids[s])) *logit = kForbidden;
+  }
+}
+
+}  // namespace tandem::kernels

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/step.h"
+
+#include <algorithm>
+
+#include "kernels/device/cpu/context.h"
+
+namespace tandem::kernels {
+
+void begin_step(Context<Cpu>&, const BeginStepArgs<Cpu>& args) {
+  const SlotView<Cpu>& slots = args.slots;
+  for (std::int32_t row = 0; row < args.num_decode; ++row) {
+    const std::int32_t slot = args.decode_slots[row];
+    const bool active = slot >= 0 && slots.done[slot] == 0;
+    args.row_slots[row] = std::max(slot, 0);
+    args.token_ids[row] = active ? slots.last_token[slot] : 0;
+    args.positions[row] = active ? slots.length[slot] : -1;
+  }
+  for (std::int32_t row = 0; row < args.num_tokens; ++row) {
+    const std::int32_t position = args.positions[row];
+    if (position >= 0)
+      slots.history[std::int64_t{args.row_slots[row]} * slots.history_stride + position] =
+          args.token_ids[row];
+  }
+}
+
+void end_step(Context<Cpu>&, const EndStepArgs<Cpu>& args) {
+  const SlotView<Cpu>& slots = args.slots;
+  for (std::int32_t i = 0; i < args.samples.num_samples; ++i) {
+    const std::int32_t position = args.positions[args.samples.rows[i]];
+    const std::int32_t slot = args.samples.slots[i];
+    if (position < 0) {
+      args.tokens[i] = -1;
+      continue;
+    }
+    const std::int32_t token = args.tokens[i];
+    const SlotParams& params = slots.params[slot];
+    const auto* stops_end = params.stop_ids + params.num_stop_ids;
+    slots.last_token[slot] = token;
+    slots.length[slot] = position + 1;
+    slots.done[slot] = std::find(params.stop_ids, stops_end, token) != stops_end ? 1 : 0;
+  }
+}
+
+}  // namespace tandem::kernels
