@@ -1,40 +1,43 @@
 // SPDX-License-Identifier: Apache-2.0
 // One step, decided by rank 0 and carried out by every rank: who decodes, what is prefilled, what
 // is sampled, and each change of slots, chunk tables and cache size. Chunk numbers are global,
-// chunk bytes are per rank. A plan is made without the tokens of the step before it. Plain values;
+// chunk bytes are per rank. A plan is made without the tokens of the step before it. Edits are
+// applied before the step's rows run: growth, inits, assigns, chunk copies. Plain values;
 // `serialize` and `deserialize` are exact inverses.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "kernels/step_view.h"
 
 namespace tandem::runtime {
 
-/// A sequence takes a slot (admission, or resumption after preemption).
+/// A sequence takes a slot (admission, fork, or resumption after preemption): done flag cleared,
+/// length = history.size().
 struct SlotInit {
   std::int32_t slot = 0;
   kernels::SlotParams params;
   std::vector<std::pair<std::int32_t, float>> logit_bias;  ///< (token id, added value)
+  std::vector<std::int32_t> allowed;  ///< Not empty: every other token is forbidden.
   std::vector<std::int32_t> history;  ///< Tokens already in the cache (prefix hit), by position.
-};
 
-/// A decode state is set from the host instead of by sampling (fork of `n` samples).
-struct SlotCopy {
-  std::int32_t from = 0, to = 0;  ///< Length, last token and history are copied; params are not.
+  bool operator==(const SlotInit& other) const;
 };
 
 /// Chunk `chunk` becomes number `index` of the slot's chunk list.
 struct ChunkAssign {
   std::int32_t slot = 0, index = 0, chunk = 0;
+  bool operator==(const ChunkAssign&) const = default;
 };
 
 /// Chunk `from` is copied to chunk `to` before the step (the last partial chunk of a fork).
 struct ChunkCopy {
   std::int32_t from = 0, to = 0;
+  bool operator==(const ChunkCopy&) const = default;
 };
 
 /// A run of prompt tokens of one sequence.
@@ -43,6 +46,7 @@ struct PrefillSegment {
   std::int32_t begin = 0;  ///< Position of the first token.
   std::vector<std::int32_t> tokens;
   bool sample = false;  ///< The last token's logits are sampled.
+  bool operator==(const PrefillSegment&) const = default;
 };
 
 /// How the sampled rows of the whole step are chosen (`kernels/sample.h`).
@@ -53,7 +57,6 @@ struct BatchPlan {
   bool stop = false;               ///< Leave the step loop; nothing else counts.
   std::int32_t mapped_chunks = 0;  ///< The cache holds at least this many chunks from now on.
   std::vector<SlotInit> inits;
-  std::vector<SlotCopy> slot_copies;
   std::vector<ChunkAssign> assigns;
   std::vector<ChunkCopy> chunk_copies;
   std::vector<std::int32_t> decode_slots;  ///< One decode row each.
@@ -69,9 +72,14 @@ struct BatchPlan {
   }
   /// Decode rows, then the segments that sample.
   std::int32_t num_samples() const;
+
+  bool operator==(const BatchPlan&) const = default;
 };
 
 std::vector<std::byte> serialize(const BatchPlan& plan);
+
+/// InternalError when the bytes are not what `serialize` makes; never reads past them, and never
+/// reserves more than they could fill.
 BatchPlan deserialize(std::span<const std::byte> bytes);
 
 }  // namespace tandem::runtime
