@@ -4,8 +4,16 @@
 #include <mpi.h>
 
 #include <cstdio>
+#include <memory>
+
+#include "support/mpi_world.h"
 
 namespace {
+
+std::unique_ptr<tandem::comm::MpiSession>& session() {
+  static std::unique_ptr<tandem::comm::MpiSession> instance;
+  return instance;
+}
 
 /// Prints failures of ranks other than 0, one line each, so that nothing is lost.
 class FailurePrinter : public testing::EmptyTestEventListener {
@@ -24,12 +32,12 @@ class FailurePrinter : public testing::EmptyTestEventListener {
 
 }  // namespace
 
+const tandem::comm::MpiSession& tandem::testing::world() { return *session(); }
+
 int main(int argc, char** argv) {
   testing::InitGoogleTest(&argc, argv);
-  int provided = 0;
-  MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &provided);
-  int rank = 0;
-  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  session() = std::make_unique<tandem::comm::MpiSession>(&argc, &argv);
+  const int rank = session()->rank();
   if (rank != 0) {
     auto& listeners = testing::UnitTest::GetInstance()->listeners();
     delete listeners.Release(listeners.default_result_printer());
@@ -37,6 +45,6 @@ int main(int argc, char** argv) {
   }
   int failed = RUN_ALL_TESTS();
   MPI_Allreduce(MPI_IN_PLACE, &failed, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
-  MPI_Finalize();
+  session().reset();
   return failed;
 }
