@@ -5,6 +5,7 @@
 #include <cstdlib>
 
 #include "kernels/device/allocation_counter.h"
+#include "kernels/device/host_buffer.h"
 
 namespace tandem {
 namespace {
@@ -25,5 +26,8 @@ void* allocate(Cpu, std::size_t size_bytes) {
 }
 
 void deallocate(Cpu, void* memory) noexcept { std::free(memory); }
+
+void* allocate_host(Cpu, std::size_t size_bytes) { return allocate(Cpu{}, size_bytes); }
+void deallocate_host(Cpu, void* memory) noexcept { deallocate(Cpu{}, memory); }
 
 }  // namespace tandem

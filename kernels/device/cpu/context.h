@@ -59,9 +59,13 @@ class Context<Cpu> {
   Stream<Cpu> stream_;
 };
 
-/// Copies between host and device memory, ordered on `stream`; synchronous on the CPU.
+/// Copies between host and device memory, ordered on the compute stream or on the stream given;
+/// synchronous on the CPU.
 void copy_to_device(Context<Cpu>& ctx, void* device, const void* host, std::int64_t size_bytes);
 void copy_to_host(Context<Cpu>& ctx, void* host, const void* device, std::int64_t size_bytes);
+void copy_to_device(Stream<Cpu>& stream, void* device, const void* host, std::int64_t size_bytes);
+void copy_to_host(Stream<Cpu>& stream, void* host, const void* device, std::int64_t size_bytes);
+void copy_on_device(Context<Cpu>& ctx, void* to, const void* from, std::int64_t size_bytes);
 void fill_zero(Context<Cpu>& ctx, void* device, std::int64_t size_bytes);
 
 }  // namespace tandem
