@@ -57,6 +57,19 @@ void pick_best(Context<Cpu>& ctx, const Candidate* best, int ranks, int num_samp
 void pick_best(Context<Cuda>& ctx, const Candidate* best, int ranks, int num_samples,
                std::int32_t* tokens);
 
+/// Shards of logits side by side: `gathered` `[ranks, num_samples, width]`, where rank r's first
+/// `vocab_begin[r + 1] - vocab_begin[r]` columns count, becomes `out` `[num_samples, vocab]`.
+template <Device D>
+struct JoinShardsArgs {
+  const float* gathered = nullptr;
+  const std::int32_t* vocab_begin = nullptr;  ///< [ranks + 1] on device D
+  std::int32_t ranks = 0, num_samples = 0;
+  std::int64_t width = 0;
+  TensorView<float, D> out;
+};
+void join_shards(Context<Cpu>& ctx, const JoinShardsArgs<Cpu>& args);
+void join_shards(Context<Cuda>& ctx, const JoinShardsArgs<Cuda>& args);
+
 /// Samples from whole rows: `logits` `[num_samples, vocab]`. Order as vLLM: temperature, then
 /// min-p, top-k, top-p (typical-p after them), renormalised, Gumbel-max over what is left.
 /// `logprobs` (or null) gets, per row, [0] the sampled token and [1..kMaxLogprobs] the largest, all

@@ -16,6 +16,39 @@ struct SampleView {
   const std::int32_t* slots = nullptr;  ///< [num_samples]
 };
 
+/// A sequence takes a slot: its state is cleared and its parameters are set.
+struct SlotInitRecord {
+  std::int32_t slot = 0;
+  SlotParams params;
+};
+/// chunk_table[slot][index] = chunk
+struct ChunkAssignRecord {
+  std::int32_t slot = 0, index = 0, chunk = 0;
+};
+/// history[slot][position] = token, for tokens that came with cached chunks.
+struct HistoryRecord {
+  std::int32_t slot = 0, position = 0, token = 0;
+};
+/// Length, last token and history of `from` become those of `to`.
+struct SlotCopyRecord {
+  std::int32_t from = 0, to = 0;
+};
+
+/// What a plan changes in the slots, applied in this order; the arrays are device memory.
+template <Device D>
+struct SlotEdits {
+  const SlotInitRecord* inits = nullptr;
+  const ChunkAssignRecord* assigns = nullptr;
+  const HistoryRecord* history = nullptr;
+  const SlotCopyRecord* copies = nullptr;
+  std::int32_t num_inits = 0, num_assigns = 0, num_history = 0, num_copies = 0;
+  SlotView<D> slots;
+};
+
+/// Enqueued on the compute stream.
+void apply_slot_edits(Context<Cpu>& ctx, const SlotEdits<Cpu>& edits);
+void apply_slot_edits(Context<Cuda>& ctx, const SlotEdits<Cuda>& edits);
+
 template <Device D>
 struct BeginStepArgs {
   std::int32_t num_decode = 0;

@@ -113,6 +113,15 @@ void write_logprobs(const float* logits, std::int64_t size, std::int32_t token, 
 
 }  // namespace
 
+void join_shards(Context<Cpu>&, const JoinShardsArgs<Cpu>& args) {
+  for (std::int32_t i = 0; i < args.num_samples; ++i)
+    for (std::int32_t r = 0; r < args.ranks; ++r) {
+      const float* shard = args.gathered + (std::int64_t{r} * args.num_samples + i) * args.width;
+      std::copy_n(shard, args.vocab_begin[r + 1] - args.vocab_begin[r],
+                  args.out.row(i) + args.vocab_begin[r]);
+    }
+}
+
 void sample_full(Context<Cpu>&, const FullSampleArgs<Cpu>& args) {
 #pragma omp parallel for
   for (std::int32_t i = 0; i < args.samples.num_samples; ++i) {

@@ -1,0 +1,39 @@
+// SPDX-License-Identifier: Apache-2.0
+// The seams that talk to other ranks: row-parallel projection and vocab-parallel embedding.
+// Megatron-LM's split (Shoeybi et al. 2019, arXiv 1909.08053): columns first, then rows, one sum
+// after each pair. A group of one rank takes the fused path without any communication.
+#pragma once
+
+#include "kernels/embed.h"
+#include "parallel/tp_group.h"
+
+namespace tandem::parallel {
+
+/// branch = sum over ranks of x W^T, then `add_norm`. x `[tokens, K of this rank]`, W `[hidden, K of
+/// this rank]`, `partial` `[tokens, hidden]` scratch; `args.branch` is set here.
+template <typename T, Device D>
+void project_reduce_add_norm(Context<D>& ctx, const TpGroup<D>& group, TensorView<const T, D> x,
+                             const kernels::LinearWeight<T, D>& weight, TensorView<T, D> partial,
+                             kernels::AddNormArgs<T, D> args) {
+  args.branch.data = partial.data;
+  args.branch.rows = partial.rows;
+  args.branch.cols = partial.cols;
+  args.branch.stride = partial.stride;
+  if (group.size == 1) {
+    kernels::project_add_norm(ctx, x, weight, partial, args);
+    return;
+  }
+  kernels::matmul<T, T>(ctx, x, weight, partial);
+  group.communicator->reduce_add_norm(ctx, partial, args);
+}
+
+/// The embedding of every row, summed over the shards of the vocabulary.
+template <typename T, Device D>
+void embed_tokens(Context<D>& ctx, const TpGroup<D>& group, const kernels::EmbedArgs<T, D>& args) {
+  kernels::embed(ctx, args);
+  if (group.size > 1)
+    group.communicator->all_reduce_sum(ctx,
+                                       Span<T, D>{args.out.data, args.out.rows * args.out.cols});
+}
+
+}  // namespace tandem::parallel

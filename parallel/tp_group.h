@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: Apache-2.0
+// The ranks that share one model. A layer is given its group; none asks for a global rank.
+#pragma once
+
+#include "comm/communicator.h"
+
+namespace tandem::parallel {
+
+/// View: `communicator` outlives the group. Null communicator: one rank alone.
+template <Device D>
+struct TpGroup {
+  int rank = 0;
+  int size = 1;
+  comm::Communicator<D>* communicator = nullptr;
+};
+
+}  // namespace tandem::parallel
