@@ -1,6 +1,9 @@
 # The CUDA half of `kernels`: added to the same library, so that a missing op is a link error.
 # libcuda is never linked (kernels/device/cuda/driver.h), so the programs start without a driver.
 target_sources(tandem_kernels PRIVATE
+  cuda/cublas_check.cc
+  cuda/linear_cublaslt.cc
+  cuda/matmul_cache.cc
   device/cuda/buffer.cc
   device/cuda/check.cc
   device/cuda/context.cc

@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "kernels/cuda/linear_cublaslt.h"
 #include "kernels/device/allocation_counter.h"
 #include "kernels/device/cuda/check.h"
 #include "kernels/device/device_info.h"
@@ -72,12 +73,14 @@ Context<Cuda>::Context(const CudaOptions& options)
       comm_(Stream<Cuda>::Priority::kHighest, sync_domain(options_, true)),
       copy_(Stream<Cuda>::Priority::kNormal, sync_domain(options_, true)),
       pool_(make_pool(options_.device, options_.pool_threshold_bytes)) {
+  cublaslt_ = std::make_unique<kernels::CublasLt>(options_);
   num_domains_ = mem_sync_domain_count(options_.device);
   TANDEM_CHECK(cudaDeviceGetAttribute(&num_sms_, cudaDevAttrMultiProcessorCount, options_.device));
 }
 
 Context<Cuda>::~Context() {
   TANDEM_CHECK_NOEXCEPT(cudaStreamSynchronize(compute_.handle()));
+  cublaslt_.reset();
   TANDEM_CHECK_NOEXCEPT(cudaMemPoolDestroy(pool_));
 }
 

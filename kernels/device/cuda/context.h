@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include "kernels/device/buffer.h"
@@ -15,6 +16,9 @@
 #include "kernels/device/mem_sync_domains.h"
 
 namespace tandem {
+namespace kernels {
+class CublasLt;
+}  // namespace kernels
 
 struct CudaOptions {
   int device = 0;  ///< Ordinal among the visible GPUs.
@@ -65,6 +69,9 @@ class Context<Cuda> {
   Stream<Cuda>& comm() { return comm_; }        ///< Highest priority, logical remote.
   Stream<Cuda>& copy() { return copy_; }        ///< Copy engines; token read-back.
 
+  /// Matmul handle, workspace and timed algorithms of the compute stream.
+  kernels::CublasLt& cublaslt() { return *cublaslt_; }
+
   /// For prefill temporaries whose size varies. InternalError during a capture: graphs hold no
   /// allocation nodes.
   Temporary temporary(std::size_t size_bytes);
@@ -76,6 +83,7 @@ class Context<Cuda> {
   int num_sms_ = 0, num_domains_ = 1;
   Stream<Cuda> compute_, comm_, copy_;
   cudaMemPool_t pool_ = nullptr;
+  std::unique_ptr<kernels::CublasLt> cublaslt_;
 };
 
 /// Asynchronous copies, ordered on the compute stream or on the stream given. Host memory is a
