@@ -1,9 +1,16 @@
 # The CUDA half of `kernels`: added to the same library, so that a missing op is a link error.
 # libcuda is never linked (kernels/device/cuda/driver.h), so the programs start without a driver.
 target_sources(tandem_kernels PRIVATE
-  cuda/cublas_check.cc
-  cuda/linear_cublaslt.cc
-  cuda/matmul_cache.cc
+  cuda/add_norm.cu
+  cuda/attend.cc
+  cuda/attend_any.cu
+  cuda/attend_decode.cu
+  cuda/attend_prefill_mma.cu
+  cuda/embed.cu
+  cuda/gate_up_act.cu
+  cuda/head.cu
+  cuda/qkv_project.cu
+  cuda/step.cu
   device/cuda/buffer.cc
   device/cuda/check.cc
   device/cuda/context.cc

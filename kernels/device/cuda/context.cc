@@ -3,7 +3,6 @@
 
 #include <utility>
 
-#include "kernels/cuda/linear_cublaslt.h"
 #include "kernels/device/allocation_counter.h"
 #include "kernels/device/cuda/check.h"
 #include "kernels/device/device_info.h"
@@ -11,6 +10,9 @@
 
 namespace tandem {
 namespace {
+
+constexpr std::int64_t kPartials = std::int64_t{8} << 20;
+constexpr std::int64_t kCounters = std::int64_t{64} << 10;
 
 /// Selects the GPU before the first member that needs it is made.
 const CudaOptions& select_device(const CudaOptions& options) {
@@ -72,15 +74,16 @@ Context<Cuda>::Context(const CudaOptions& options)
       compute_(Stream<Cuda>::Priority::kNormal, sync_domain(options_, false)),
       comm_(Stream<Cuda>::Priority::kHighest, sync_domain(options_, true)),
       copy_(Stream<Cuda>::Priority::kNormal, sync_domain(options_, true)),
-      pool_(make_pool(options_.device, options_.pool_threshold_bytes)) {
-  cublaslt_ = std::make_unique<kernels::CublasLt>(options_);
+      pool_(make_pool(options_.device, options_.pool_threshold_bytes)),
+      partials_(kPartials),
+      counters_(kCounters) {
+  fill_zero(*this, counters_.data(), counters_.size_bytes());
   num_domains_ = mem_sync_domain_count(options_.device);
   TANDEM_CHECK(cudaDeviceGetAttribute(&num_sms_, cudaDevAttrMultiProcessorCount, options_.device));
 }
 
 Context<Cuda>::~Context() {
   TANDEM_CHECK_NOEXCEPT(cudaStreamSynchronize(compute_.handle()));
-  cublaslt_.reset();
   TANDEM_CHECK_NOEXCEPT(cudaMemPoolDestroy(pool_));
 }
 

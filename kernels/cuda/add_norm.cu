@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/add_norm.h"
+
+#include "kernels/cuda/numeric.cuh"
+
+namespace tandem::kernels {
+namespace {
+
+template <typename E>
+struct AddNormParams {
+  const E* branch;
+  std::int64_t branch_stride;
+  E* residual;
+  std::int64_t residual_stride;
+  E* normed;
+  std::int64_t normed_stride;
+  const float* bias;
+  const float* post_weight;
+  const float* next_weight;
+  float post_eps, next_eps, scale;
+  int hidden;
+};
+
+/// One block per row; the row stays in registers, kItems vectors of N elements per thread.
+template <typename E, int N, int kItems>
+__global__ void add_norm_kernel(AddNormParams<E> p) {
+  __shared__ float scratch[32];
+  pdl_wait();
+  pdl_trigger();
+  const std::int64_t row = blockIdx.x;
+  float x[kItems][N];
+  float square = 0;
+  if (p.branch != nullptr) {
+#pragma unroll
+    for (int k = 0; k < kItems; ++k) {
+      const int at = (k * blockDim.x + threadIdx.x) * N;
+      if (at >= p.hidden) continue;
+      const auto v = load_vec<E, N>(p.branch + row * p.branch_stride + at);
+#pragma unroll
+      for (int j = 0; j < N; ++j) {
+        x[k][j] = to_float(v.at[j]) + (p.bias != nullptr ? p.bias[at + j] : 0.0f);
+        square += x[k][j] * x[k][j];
+      }
+    }
+    if (p.post_weight != nullptr) {
+      const float factor = rsqrtf(block_sum(square, scratch) / p.hidden + p.post_eps);
+#pragma unroll
+      for (int k = 0; k < kItems; ++k) {
+        const int at = (k * blockDim.x + threadIdx.x) * N;
+        if (at >= p.hidden) continue;
+#pragma unroll
+        for (int j = 0; j < N; ++j) x[k][j] *= factor * p.post_weight[at + j];
+      }
+    }
+  }
+  square = 0;
+#pragma unroll
+  for (int k = 0; k < kItems; ++k) {
+    const int at = (k * blockDim.x + threadIdx.x) * N;
+    if (at >= p.hidden) continue;
+    E* address = p.residual + row * p.residual_stride + at;
+    auto v = load_vec<E, N>(address);
+    if (p.branch != nullptr) {
+#pragma unroll
+      for (int j = 0; j < N; ++j) v.at[j] = from_float<E>(to_float(v.at[j]) + p.scale * x[k][j]);
+      store_vec(address, v);
+    }
+#pragma unroll
+    for (int j = 0; j < N; ++j) {
+      x[k][j] = to_float(v.at[j]);
+      square += x[k][j] * x[k][j];
+    }
+  }
+  if (p.normed == nullptr) return;
+  float factor = 1.0f;
+  if (p.next_weight != nullptr) factor = rsqrtf(block_sum(square, scratch) / p.hidden + p.next_eps);
+#pragma unroll
+  for (int k = 0; k < kItems; ++k) {
+    const int at = (k * blockDim.x + threadIdx.x) * N;
+    if (at >= p.hidden) continue;
+    Vec<E, N> v;
+#pragma unroll
+    for (int j = 0; j < N; ++j)
+      v.at[j] = from_float<E>(p.next_weight != nullptr ? x[k][j] * factor * p.next_weight[at + j]
+                                                       : x[k][j]);
+    store_vec(p.normed + row * p.normed_stride + at, v);
+  }
+}
+
+template <typename E, int N>
+void launch_add_norm(Context<Cuda>& ctx, std::int64_t rows, const AddNormParams<E>& params) {
+  const int vectors = (params.hidden + N - 1) / N;
+  const int threads = vectors >= 1024 ? 1024 : (vectors + 31) / 32 * 32;
+  const int items = (vectors + threads - 1) / threads;
+  TANDEM_ASSERT(items <= 8, "hidden size ", params.hidden);
+  const auto kernel = items <= 1   ? add_norm_kernel<E, N, 1>
+                      : items <= 2 ? add_norm_kernel<E, N, 2>
+                                   : add_norm_kernel<E, N, 8>;
+  launch(ctx, dependent(dim3(rows), dim3(threads)), kernel, params);
+}
+
+}  // namespace
+
+template <typename T>
+void add_norm(Context<Cuda>& ctx, const AddNormArgs<T, Cuda>& args) {
+  using E = cuda_t<T>;
+  constexpr int kN = kVecElements<E>;
+  if (args.residual.rows == 0) return;
+  AddNormParams<E> params{};
+  params.branch = args.branch.rows > 0 ? to_cuda(args.branch.data) : nullptr;
+  params.branch_stride = args.branch.stride;
+  params.residual = to_cuda(args.residual.data);
+  params.residual_stride = args.residual.stride;
+  params.normed = to_cuda(args.normed.data);
+  params.normed_stride = args.normed.stride;
+  params.bias = args.bias;
+  params.post_weight = args.post_norm.weight;
+  params.post_eps = args.post_norm.eps;
+  params.next_weight = args.next_norm.weight;
+  params.next_eps = args.next_norm.eps;
+  params.scale = args.scale;
+  params.hidden = static_cast<int>(args.residual.cols);
+  const bool wide = params.hidden % kN == 0 && params.branch_stride % kN == 0 &&
+                    params.residual_stride % kN == 0 && params.normed_stride % kN == 0 &&
+                    aligned_to(params.branch, 16) && aligned_to(params.residual, 16) &&
+                    aligned_to(params.normed, 16);
+  if (wide)
+    launch_add_norm<E, kN>(ctx, args.residual.rows, params);
+  else
+    launch_add_norm<E, 1>(ctx, args.residual.rows, params);
+}
+
+template <typename T>
+void project_add_norm(Context<Cuda>& ctx, TensorView<const T, Cuda> x,
+                      const LinearWeight<T, Cuda>& w, TensorView<T, Cuda> scratch,
+                      const AddNormArgs<T, Cuda>& args) {
+  AddNormArgs<T, Cuda> with_branch = args;
+  with_branch.branch = {scratch.data, scratch.rows, scratch.cols};
+  with_branch.branch.stride = scratch.stride;
+  matmul(ctx, x, w, scratch);
+  add_norm(ctx, with_branch);
+}
+
+#define TANDEM_INSTANTIATE(T)                                                          \
+  template void add_norm<T>(Context<Cuda>&, const AddNormArgs<T, Cuda>&);              \
+  template void project_add_norm<T>(Context<Cuda>&, TensorView<const T, Cuda>,         \
+                                    const LinearWeight<T, Cuda>&, TensorView<T, Cuda>, \
+                                    const AddNormArgs<T, Cuda>&);
+TANDEM_INSTANTIATE(float)
+TANDEM_INSTANTIATE(BFloat16)
+TANDEM_INSTANTIATE(Float16)
+#undef TANDEM_INSTANTIATE
+
+}  // namespace tandem::kernels

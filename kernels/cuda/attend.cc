@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/attend.h"
+
+#include "kernels/cuda/attend_kernels.h"
+#include "kernels/device/dtype.h"
+
+namespace tandem::kernels {
+
+template <typename T>
+void attend(Context<Cuda>& ctx, const AttendArgs<T, Cuda>& args) {
+  const std::int32_t decode = args.step->num_decode, prefill = args.step->num_tokens - decode;
+  constexpr bool kHasMma = sizeof(T) == 2;
+  if (decode > 0) {
+    bool done = false;
+    if constexpr (kHasMma) done = attend_decode_rows(ctx, args);
+    if (!done) attend_any(ctx, args, 0, decode);
+  }
+  if (prefill > 0) {
+    bool done = false;
+    if constexpr (kHasMma) done = attend_prefill_mma(ctx, args);
+    if (!done) attend_any(ctx, args, decode, prefill);
+  }
+}
+
+template void attend<float>(Context<Cuda>&, const AttendArgs<float, Cuda>&);
+template void attend<BFloat16>(Context<Cuda>&, const AttendArgs<BFloat16, Cuda>&);
+template void attend<Float16>(Context<Cuda>&, const AttendArgs<Float16, Cuda>&);
+
+}  // namespace tandem::kernels

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/qkv_project.h"
+
+#include "kernels/cuda/qkv_epilogue.cuh"
+
+namespace tandem::kernels {
+namespace {
+
+constexpr int kWarps = 4;
+
+/// One warp per head of a token. `qkv` is the matmul's result; q is finished in place.
+template <typename E>
+__global__ void __launch_bounds__(kWarps * 32) qkv_epilogue_kernel(QkvEpilogue<E> e) {
+  __shared__ float staged[kWarps][kMaxHeadDim];
+  pdl_wait();
+  pdl_trigger();
+  const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+  const int head = blockIdx.y * kWarps + warp;
+  if (head >= e.num_q_heads + 2 * e.num_kv_heads) return;
+  const E* from = e.q + blockIdx.x * e.q_stride + std::int64_t{head} * e.head_dim;
+  for (int i = lane; i < e.head_dim; i += 32) staged[warp][i] = to_float(from[i]);
+  finish_head(e, blockIdx.x, head, staged[warp]);
+}
+
+}  // namespace
+
+template <typename T>
+void qkv_project(Context<Cuda>& ctx, const QkvArgs<T, Cuda>& args) {
+  if (args.x.rows == 0) return;
+  TANDEM_ASSERT(args.kv.head_dim <= kMaxHeadDim, "head size ", args.kv.head_dim);
+  matmul(ctx, args.x, *args.weight, args.qkv);
+  const int heads = args.num_q_heads + 2 * args.kv.num_kv_heads;
+  const dim3 grid(args.x.rows, (heads + kWarps - 1) / kWarps);
+  launch(ctx, dependent(grid, dim3(kWarps * 32)), qkv_epilogue_kernel<cuda_t<T>>,
+         make_qkv_epilogue(args));
+}
+
+template void qkv_project<float>(Context<Cuda>&, const QkvArgs<float, Cuda>&);
+template void qkv_project<BFloat16>(Context<Cuda>&, const QkvArgs<BFloat16, Cuda>&);
+template void qkv_project<Float16>(Context<Cuda>&, const QkvArgs<Float16, Cuda>&);
+
+}  // namespace tandem::kernels
