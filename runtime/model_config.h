@@ -69,12 +69,13 @@ struct ModelConfig {
   std::optional<std::int32_t> default_top_k;
 
   std::int64_t num_layers() const { return static_cast<std::int64_t>(layers.size()); }
-  std::int64_t num_parameters() const;
+  std::int64_t num_parameters() const;  ///< A tied head counts once.
 };
 
-/// Reads a Hugging Face folder's config.json and generation_config.json. ConfigError names the
-/// file and key; an unknown architecture or `quantization_config` is refused by name.
-ModelConfig read_model_config(const std::filesystem::path& folder);
+/// Reads a Hugging Face folder's config.json and generation_config.json, or the metadata of a
+/// `.gguf` file. ConfigError names the file and key; an unknown architecture or
+/// `quantization_config` is refused by name.
+ModelConfig read_model_config(const std::filesystem::path& path);
 
 /// Architectures that `read_model_config` accepts.
 std::vector<std::string> known_architectures();

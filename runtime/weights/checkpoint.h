@@ -23,24 +23,26 @@ namespace tandem::runtime {
 
 /// How a tensor's values are stored in its file.
 enum class StorageType : std::uint8_t {
-  kF32,
+  kF32,  // one value per element
   kF16,
-  kBF16,  // one value per element
-  kQ8_0,
+  kBF16,
+  kQ8_0,  // GGUF blocks of 32
   kQ4_0,
   kQ4_1,
   kQ5_0,
-  kQ5_1,  // GGUF blocks of 32
-  kQ2K,
+  kQ5_1,
+  kIQ4NL,
+  kQ2K,  // GGUF super-blocks of 256
   kQ3K,
   kQ4K,
   kQ5K,
   kQ6K,
-  kIQ4NL,  // GGUF super-blocks of 256 (IQ4_NL: 32)
   kDummy,  // generated
 };
 
-class MappedFile;  // read-only memory map of one file
+class MappedFile;
+
+using TensorMap = std::map<std::string, struct TensorEntry, std::less<>>;
 
 struct TensorEntry {
   StorageType type = StorageType::kF32;
@@ -54,7 +56,7 @@ struct TensorEntry {
 
 class Checkpoint {
  public:
-  /// Folder with config.json + *.safetensors, or a `.gguf` file (first part of a split one).
+  /// Folder with *.safetensors, or a `.gguf` file (first part of a split one).
   /// Each fault of the files is a ConfigError that names the file and what is wrong with it.
   static Checkpoint open(const std::filesystem::path& path);
   /// Random weights for `config`, same values at any rank count; no weight file is needed.
@@ -65,11 +67,15 @@ class Checkpoint {
 
   const TensorEntry* find(std::string_view name) const;  ///< Null when absent.
   const TensorEntry& at(std::string_view name) const;    ///< ConfigError when absent.
-  const std::map<std::string, TensorEntry, std::less<>>& tensors() const { return tensors_; }
+  const TensorMap& tensors() const { return tensors_; }
 
-  /// Reads the block rows [row, row+num_rows) x cols [col, col+num_cols) of a matrix (a vector is
-  /// one row... of `cols` = its length) into `out`, row-major with `out_stride` elements per row,
-  /// converted to T (float, BFloat16, Float16) with one rounding.
+  /// ConfigError that names the first tensor that `config` needs and the files lack, that has
+  /// another shape or type than `config` says, or that no weight of the model would be read from.
+  void require_fits(const ModelConfig& config) const;
+
+  /// Reads rows [row, row + num_rows) x columns [col, col + num_cols) of a matrix `[rows, cols]`
+  /// into `out`, row-major with `out_stride` elements per row, converted to T (float, BFloat16,
+  /// Float16) with one rounding. A vector is a matrix of one row.
   template <typename T>
   void read(const TensorEntry& entry, std::int64_t row, std::int64_t num_rows, std::int64_t col,
             std::int64_t num_cols, T* out, std::int64_t out_stride) const;
@@ -79,11 +85,14 @@ class Checkpoint {
 
  private:
   Checkpoint() = default;
-  std::map<std::string, TensorEntry, std::less<>> tensors_;
+  TensorMap tensors_;
   std::vector<std::shared_ptr<const MappedFile>> files_;
   std::unique_ptr<std::atomic<std::int64_t>> bytes_read_ =
       std::make_unique<std::atomic<std::int64_t>>(0);
-  friend class CheckpointBuilder;
+  std::string origin_;  ///< Folder or file, for errors.
 };
+
+/// Whether `folder` holds safetensors files.
+bool has_safetensors(const std::filesystem::path& folder);
 
 }  // namespace tandem::runtime

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: Apache-2.0
+// A file mapped read-only into memory. Pages are read when they are touched and shared with the
+// other ranks of a host through the page cache. Move-free and immutable; thread-safe.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+
+namespace tandem::runtime {
+
+class MappedFile {
+ public:
+  /// ConfigError when the file is missing, unreadable or empty.
+  explicit MappedFile(const std::filesystem::path& path);
+  ~MappedFile();
+  MappedFile(const MappedFile&) = delete;
+  MappedFile& operator=(const MappedFile&) = delete;
+
+  std::span<const std::byte> bytes() const { return {data_, size_}; }
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+  const std::byte* data_ = nullptr;
+  std::size_t size_ = 0;
+};
+
+}  // namespace tandem::runtime
