@@ -22,7 +22,9 @@ struct SchedulerConfig {
 
 struct SchedulerStats {
   std::int64_t running = 0, waiting = 0, preemptions = 0;
-  std::int64_t used_chunks = 0, mapped_chunks = 0, cached_chunks = 0;
+  std::int64_t used_chunks = 0;  ///< Held by sequences, or waiting for the last step to end.
+  std::int64_t mapped_chunks = 0, max_chunks = 0;
+  std::int64_t cached_chunks = 0;  ///< Known as prefixes; those no sequence holds are not in use.
   std::int64_t prefix_queries_tokens = 0, prefix_hits_tokens = 0;
 };
 
@@ -32,13 +34,13 @@ class Scheduler {
   ~Scheduler();
 
   /// Queues a request. ConfigError when it can never run (prompt longer than the context, more
-  /// chunks than the cache, parameters out of range).
+  /// chunks than the cache, parameters out of range). The answer is cut at the context's end.
   void add(Request request);
 
   /// Ends all samples of a request, or one, at once: no more events; chunks are freed behind the
   /// last step that names them. Used for disconnects and for stop strings found on the host.
-  void finish(RequestId request, FinishReason reason);
-  void finish(RequestId request, std::int32_t sample, FinishReason reason);
+  void finish(RequestId request);
+  void finish(RequestId request, std::int32_t sample);
 
   /// The next step; an empty plan (no rows) when there is nothing to do yet.
   BatchPlan plan();
