@@ -25,6 +25,9 @@ class Communicator<Cpu> {
   int rank() const { return rank_; }
   int size() const { return size_; }
 
+  /// From here on waits for other ranks are published as stages.
+  void report_to(Progress* progress) { progress_ = progress; }
+
   /// data[i] = sum over ranks, in place. T is float, BFloat16 or Float16.
   template <typename T>
   void all_reduce_sum(Context<Cpu>& ctx, Span<T, Cpu> data);
@@ -45,6 +48,7 @@ class Communicator<Cpu> {
  private:
   MPI_Comm comm_ = MPI_COMM_NULL;
   int rank_ = 0, size_ = 1;
+  Progress* progress_ = nullptr;
   std::vector<std::byte> staging_;
 };
 

@@ -40,6 +40,8 @@ void ControlPlane::wait(MPI_Request& request) { wait_for(request, kControlWait);
 
 void ControlPlane::broadcast(std::vector<std::byte>& bytes) {
   if (size_ == 1) return;
+  const StageScope stage(progress_, rank_ == 0 ? StageKind::kCollective : StageKind::kIdle,
+                         "broadcast of a plan");
   BroadcastHead head;
   if (rank_ == 0) {
     head.size_bytes = static_cast<std::int64_t>(bytes.size());
@@ -62,6 +64,7 @@ void ControlPlane::broadcast(std::vector<std::byte>& bytes) {
 
 std::vector<std::string> ControlPlane::all_gather(const std::string& mine) {
   if (size_ == 1) return {mine};
+  const StageScope stage(progress_, StageKind::kCollective, "agreement of all ranks");
   const int my_count = checked_count(static_cast<std::int64_t>(mine.size()));
   std::vector<int> counts(static_cast<std::size_t>(size_));
   MPI_Request request = MPI_REQUEST_NULL;
@@ -82,6 +85,7 @@ std::vector<std::string> ControlPlane::all_gather(const std::string& mine) {
 }
 
 std::int64_t ControlPlane::min(std::int64_t mine) {
+  const StageScope stage(progress_, StageKind::kCollective, "agreement of all ranks");
   std::int64_t result = mine;
   MPI_Request request = MPI_REQUEST_NULL;
   TANDEM_CHECK_MPI(MPI_Iallreduce(&mine, &result, 1, MPI_INT64_T, MPI_MIN, comm_, &request));
@@ -90,6 +94,7 @@ std::int64_t ControlPlane::min(std::int64_t mine) {
 }
 
 std::int64_t ControlPlane::max(std::int64_t mine) {
+  const StageScope stage(progress_, StageKind::kCollective, "agreement of all ranks");
   std::int64_t result = mine;
   MPI_Request request = MPI_REQUEST_NULL;
   TANDEM_CHECK_MPI(MPI_Iallreduce(&mine, &result, 1, MPI_INT64_T, MPI_MAX, comm_, &request));
@@ -98,6 +103,7 @@ std::int64_t ControlPlane::max(std::int64_t mine) {
 }
 
 void ControlPlane::barrier() {
+  const StageScope stage(progress_, StageKind::kCollective, "barrier");
   MPI_Request request = MPI_REQUEST_NULL;
   TANDEM_CHECK_MPI(MPI_Ibarrier(comm_, &request));
   wait(request);

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "comm/mpi_session.h"
+#include "comm/progress.h"
 
 namespace tandem::comm {
 
@@ -40,12 +41,16 @@ class ControlPlane {
   /// ranks failed. So all ranks leave together, with one sentence.
   void together(const std::function<void()>& work);
 
+  /// From here on waits are published: a follower without a plan as idle, all else as collective.
+  void report_to(Progress* progress) { progress_ = progress; }
+
   MPI_Comm handle() const { return comm_; }
 
  private:
   void wait(MPI_Request& request);
   MPI_Comm comm_ = MPI_COMM_NULL;
   int rank_ = 0, size_ = 1;
+  Progress* progress_ = nullptr;
 };
 
 }  // namespace tandem::comm

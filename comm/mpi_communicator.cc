@@ -93,6 +93,7 @@ Communicator<Cpu>::~Communicator() { MPI_Comm_free(&comm_); }
 template <typename T>
 void Communicator<Cpu>::all_reduce_sum(Context<Cpu>& ctx, Span<T, Cpu> data) {
   if (size_ == 1) return;
+  const StageScope stage(progress_, StageKind::kCollective, "all-reduce");
   constexpr auto kElementBytes = static_cast<std::int64_t>(sizeof(T));
   for (std::int64_t begin = 0; begin < data.size;) {
     const std::int64_t count = std::min(data.size - begin, kMaxPieceBytes / kElementBytes);
@@ -116,6 +117,7 @@ template void Communicator<Cpu>::all_reduce_sum(Context<Cpu>&, Span<Float16, Cpu
 
 void Communicator<Cpu>::all_gather(Context<Cpu>&, const void* mine, void* out,
                                    std::int64_t size_bytes) {
+  const StageScope stage(progress_, StageKind::kCollective, "all-gather");
   const int count = to_count(size_bytes);
   MPI_Request request = MPI_REQUEST_NULL;
   TANDEM_CHECK_MPI(MPI_Iallgather(mine, count, MPI_BYTE, out, count, MPI_BYTE, comm_, &request));
@@ -126,6 +128,7 @@ void Communicator<Cpu>::all_gather_v(Context<Cpu>&, const void* mine, void* out,
                                      const std::vector<std::int64_t>& counts_bytes) {
   TANDEM_ASSERT(counts_bytes.size() == static_cast<std::size_t>(size_), counts_bytes.size(),
                 " counts for ", size_, " ranks");
+  const StageScope stage(progress_, StageKind::kCollective, "all-gather");
   std::vector<int> counts, offsets;
   std::int64_t offset = 0;
   for (const std::int64_t bytes : counts_bytes) {

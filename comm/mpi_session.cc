@@ -5,13 +5,50 @@
 #include <sched.h>
 #include <unistd.h>
 
+#include <chrono>
+#include <condition_variable>
 #include <cstdlib>
+#include <mutex>
+#include <thread>
 
 #include "comm/mpi_check.h"
 #include "kernels/device/error.h"
+#include "kernels/device/log.h"
 
 namespace tandem::comm {
 namespace {
+
+constexpr std::chrono::seconds kStartLimit{120};
+constexpr std::chrono::seconds kEndLimit{30};
+constexpr int kUnreachableExitCode = 71;
+
+/// MPI's start and end wait for all ranks, and a host that cannot be reached makes that for ever.
+class DeadlineGuard {
+ public:
+  DeadlineGuard(std::chrono::seconds limit, std::string text)
+      : thread_([this, limit, text = std::move(text)] {
+          std::unique_lock lock(mutex_);
+          if (condition_.wait_for(lock, limit, [this] { return done_; })) return;
+          log_error(text);
+          ::_exit(kUnreachableExitCode);
+        }) {}
+  DeadlineGuard(const DeadlineGuard&) = delete;
+  DeadlineGuard& operator=(const DeadlineGuard&) = delete;
+  ~DeadlineGuard() {
+    {
+      const std::scoped_lock lock(mutex_);
+      done_ = true;
+    }
+    condition_.notify_one();
+    thread_.join();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable condition_;
+  bool done_ = false;
+  std::thread thread_;
+};
 
 /// A number in the environment, 0 when absent.
 int number_of(const char* name) {
@@ -72,6 +109,14 @@ MpiSession::MpiSession(int* argc, char*** argv) {
   refuse_srun_without_pmix();
   if (ranks_on_host_hint() > cores()) ::setenv("OMPI_MCA_mpi_yield_when_idle", "1", 0);
   under_launcher_ = has("OMPI_COMM_WORLD_SIZE") || has("PMIX_RANK");
+  char name[256] = {};
+  ::gethostname(name, sizeof name - 1);
+  host_ = name;
+  const DeadlineGuard guard(
+      kStartLimit, concat("host ", host_, ": MPI did not start within ", kStartLimit.count(),
+                          " s: a rank did not arrive, or the hosts cannot reach each other; name "
+                          "the network between them with: export OMPI_MCA_btl_tcp_if_include=NAME "
+                          "OMPI_MCA_oob_tcp_if_include=NAME"));
   int provided = 0;
   TANDEM_CHECK_MPI(MPI_Init_thread(argc, argv, MPI_THREAD_FUNNELED, &provided));
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
@@ -89,15 +134,16 @@ MpiSession::MpiSession(int* argc, char*** argv) {
   TANDEM_CHECK_MPI(MPI_Comm_rank(local, &local_rank_));
   TANDEM_CHECK_MPI(MPI_Comm_size(local, &local_size_));
   MPI_Comm_free(&local);
-  char name[256] = {};
-  ::gethostname(name, sizeof name - 1);
-  host_ = name;
 }
 
 MpiSession::~MpiSession() {
   int finalized = 0;
   MPI_Finalized(&finalized);
-  if (!finalized) MPI_Finalize();
+  if (finalized) return;
+  const DeadlineGuard guard(kEndLimit,
+                            concat("rank ", rank_, " (host ", host_, ") waited ", kEndLimit.count(),
+                                   " s for the other ranks to end; ending alone"));
+  MPI_Finalize();
 }
 
 }  // namespace tandem::comm

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// The watchdog's judgement, apart from its sockets and clocks: given what is known of every rank,
+// is the job broken, and which rank is to blame? Plain functions of plain data.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "comm/progress.h"
+
+namespace tandem::comm {
+
+struct Deadlines {
+  double alive_s = 6;   ///< A rank whose heartbeat is missing this long is gone.
+  double step_s = 15;   ///< Longest stage of a step; 0: not watched.
+  double load_s = 180;  ///< Longest stage without progress while loading; 0: not watched.
+};
+
+struct RankState {
+  std::string host;
+  bool left = false;  ///< Said good-bye: nothing is expected of it.
+  bool connection_lost = false;
+  double silent_s = 0;  ///< Since its last heartbeat.
+  StageKind kind = StageKind::kLoad;
+  std::string stage;       ///< As `describe` writes it.
+  double stage_age_s = 0;  ///< Since the stage last changed.
+};
+
+/// The sentence to end the job with, or nothing when all is well. Order: lost connections, silent
+/// ranks, ranks stuck in work of their own, ranks that wait in a collective nobody works towards.
+std::optional<std::string> judge(const std::vector<RankState>& ranks, const Deadlines& deadlines);
+
+}  // namespace tandem::comm

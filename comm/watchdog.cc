@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/watchdog.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <mutex>
+#include <thread>
+
+#include "comm/shared_memory_files.h"
+#include "comm/watchdog_link.h"
+#include "kernels/device/log.h"
+
+namespace tandem::comm {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using Seconds = std::chrono::duration<double>;
+
+constexpr std::chrono::milliseconds kBeatInterval{500};
+/// When this thread itself did not run for so long, the whole job was probably suspended.
+constexpr Seconds kSuspended{3};
+
+}  // namespace
+
+class Watchdog::Impl {
+ public:
+  Impl(const MpiSession& session, ControlPlane& control, WatchdogConfig config)
+      : config_(std::move(config)),
+        rank_(session.rank()),
+        control_(control),
+        star_(connect_star(session, control, config_.interfaces)),
+        ranks_(star_.hosts.size()),
+        heard_(star_.hosts.size(), Clock::now()),
+        wake_(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+    TANDEM_ASSERT(wake_, "eventfd");
+    for (std::size_t r = 0; r < ranks_.size(); ++r) {
+      ranks_[r].host = star_.hosts[r];
+      ranks_[r].stage = describe(Stage{});
+      // Followers watch rank 0 only.
+      ranks_[r].left = rank_ != 0 && r != 0 && r != static_cast<std::size_t>(rank_);
+    }
+    control_.report_to(&progress_);
+    if (ranks_.size() > 1) thread_ = std::thread([this] { run(); });
+  }
+
+  ~Impl() {
+    control_.report_to(nullptr);
+    leaving_ = true;
+    wake();
+    if (thread_.joinable()) thread_.join();
+  }
+
+  Progress& progress() { return progress_; }
+
+  void set_on_failure(std::function<void()> on_failure) {
+    const std::scoped_lock lock(mutex_);
+    config_.on_failure = std::move(on_failure);
+  }
+
+  [[noreturn]] void fail(const std::string& sentence, int exit_code) {
+    const std::string text = concat("rank ", rank_, " (host ", ranks_[index()].host, ") failed in ",
+                                    describe(progress_.read()), ": ", sentence);
+    if (!thread_.joinable()) {
+      log_error(sentence);
+      leave_process(exit_code);
+    }
+    {
+      const std::scoped_lock lock(mutex_);
+      if (failure_.empty()) failure_ = text;
+      failure_code_ = exit_code;
+    }
+    wake();
+    // The heartbeat thread ends the process; this is for the case that it cannot.
+    std::this_thread::sleep_for(std::chrono::seconds(5));
+    leave_process(exit_code);
+  }
+
+ private:
+  std::size_t index() const { return static_cast<std::size_t>(rank_); }
+
+  void wake() {
+    const std::uint64_t one = 1;
+    [[maybe_unused]] const auto written = ::write(wake_.descriptor(), &one, sizeof one);
+  }
+
+  void run() {
+    sigset_t all;
+    sigfillset(&all);
+    ::pthread_sigmask(SIG_BLOCK, &all, nullptr);  // signals belong to the step thread
+    auto last_turn = Clock::now();
+    auto next_beat = last_turn;
+    while (true) {
+      const auto now = Clock::now();
+      if (now - last_turn > kSuspended) forgive(now);
+      last_turn = now;
+      receive_frames(now);
+      end_if_asked();
+      if (leaving_) return send_to_all(FrameType::kLeave, "", 0);
+      update_own_stage(now);
+      if (now >= next_beat) {
+        send_to_all(FrameType::kBeat, ranks_[index()].stage, 0);
+        next_beat = now + kBeatInterval;
+      }
+      if (const auto verdict = judge_ranks(now)) end_job(*verdict, kBrokenJobExitCode);
+      wait_for_event(next_beat);
+    }
+  }
+
+  void forgive(Clock::time_point now) {
+    for (auto& time : heard_) time = now;
+    stage_since_ = now;
+    for (RankState& rank : ranks_) rank.stage_age_s = 0;
+  }
+
+  void wait_for_event(Clock::time_point until) {
+    std::vector<pollfd> entries{{wake_.descriptor(), POLLIN, 0}};
+    for (const Link& link : star_.links)
+      if (link.open()) entries.push_back({link.descriptor(), POLLIN, 0});
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - Clock::now());
+    ::poll(entries.data(), entries.size(), std::max(0, static_cast<int>(left.count())));
+    std::uint64_t count = 0;
+    [[maybe_unused]] const auto got = ::read(wake_.descriptor(), &count, sizeof count);
+  }
+
+  void receive_frames(Clock::time_point now) {
+    for (std::size_t r = 0; r < star_.links.size(); ++r) {
+      while (const auto frame = star_.links[r].receive()) {
+        heard_[r] = now;
+        RankState& rank = ranks_[r];
+        if (frame->type == FrameType::kFail) return fail_received(*frame);
+        if (frame->type == FrameType::kLeave) rank.left = true;
+        if (frame->type != FrameType::kBeat) continue;
+        rank.kind = frame->kind;
+        rank.stage = frame->text.data();
+        rank.stage_age_s = frame->stage_age_s;
+      }
+      note_connection(r);
+    }
+  }
+
+  void note_connection(std::size_t r) {
+    ranks_[r].connection_lost = star_.links[r].lost();
+    if (ranks_[r].connection_lost && ranks_[r].left) star_.links[r].close();
+  }
+
+  void fail_received(const Frame& frame) {
+    if (rank_ == 0) end_job(frame.text.data(), frame.exit_code);
+    log_info("ended by rank 0: ", frame.text.data());  // rank 0 has printed it
+    leave_process(frame.exit_code);
+  }
+
+  void update_own_stage(Clock::time_point now) {
+    const Stage stage = progress_.read();
+    if (stage.sequence != stage_sequence_) {
+      stage_sequence_ = stage.sequence;
+      stage_since_ = now;
+    }
+    heard_[index()] = now;
+    RankState& own = ranks_[index()];
+    own.kind = stage.kind;
+    own.stage = describe(stage);
+    own.stage_age_s = Seconds(now - stage_since_).count();
+  }
+
+  std::optional<std::string> judge_ranks(Clock::time_point now) {
+    for (std::size_t r = 0; r < ranks_.size(); ++r)
+      ranks_[r].silent_s = Seconds(now - heard_[r]).count();
+    Deadlines deadlines = config_.deadlines;
+    if (rank_ != 0) deadlines.step_s = deadlines.load_s = 0;  // progress is rank 0's business
+    return judge(ranks_, deadlines);
+  }
+
+  void send_to_all(FrameType type, const std::string& text, int exit_code) {
+    Frame frame;
+    frame.token = star_.token;
+    frame.type = type;
+    frame.rank = rank_;
+    frame.exit_code = exit_code;
+    frame.kind = ranks_[index()].kind;
+    frame.stage_age_s = ranks_[index()].stage_age_s;
+    frame.set_text(text);
+    for (Link& link : star_.links) link.send(frame);
+  }
+
+  /// For `fail`: rank 0 ends the job, the others ask it to.
+  void end_if_asked() {
+    std::string text;
+    int exit_code = 0;
+    {
+      const std::scoped_lock lock(mutex_);
+      text = failure_;
+      exit_code = failure_code_;
+    }
+    if (text.empty()) return;
+    if (rank_ == 0) end_job(text, exit_code);
+    send_to_all(FrameType::kFail, text, exit_code);
+    // Rank 0 prints it and answers; when it does not, this rank is the only witness.
+    const auto deadline = Clock::now() + std::chrono::seconds(2);
+    while (star_.links[0].open() && Clock::now() < deadline) {
+      wait_for_event(deadline);
+      receive_frames(Clock::now());
+    }
+    log_error(text);
+    leave_process(exit_code);
+  }
+
+  /// Prints, tells the others and leaves.
+  [[noreturn]] void end_job(const std::string& text, int exit_code) {
+    log_error(text);
+    if (rank_ == 0) {
+      send_to_all(FrameType::kFail, text, exit_code);
+      // A connection closed with unread bytes is reset, which could overtake the frame: wait for
+      // the others to hang up.
+      const auto deadline = Clock::now() + std::chrono::milliseconds(300);
+      const auto anyone = [&] {
+        bool open = false;
+        for (Link& link : star_.links) {
+          while (link.receive()) continue;
+          open |= link.open();
+        }
+        return open;
+      };
+      while (anyone() && Clock::now() < deadline)
+        std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+    leave_process(exit_code);
+  }
+
+  [[noreturn]] void leave_process(int exit_code) {
+    std::function<void()> on_failure;
+    {
+      const std::scoped_lock lock(mutex_);
+      on_failure = config_.on_failure;
+    }
+    if (on_failure) on_failure();
+    remove_mpi_shared_memory_files();
+    ::_exit(exit_code);
+  }
+
+  WatchdogConfig config_;
+  int rank_;
+  ControlPlane& control_;
+  Star star_;
+  Progress progress_;
+  std::vector<RankState> ranks_;
+  std::vector<Clock::time_point> heard_;
+  std::uint64_t stage_sequence_ = 0;
+  Clock::time_point stage_since_ = Clock::now();
+  Socket wake_;
+  std::atomic<bool> leaving_{false};
+  std::mutex mutex_;  ///< Guards failure_, failure_code_ and config_.on_failure.
+  std::string failure_;
+  int failure_code_ = kBrokenJobExitCode;
+  std::thread thread_;
+};
+
+Watchdog::Watchdog(const MpiSession& session, ControlPlane& control, WatchdogConfig config)
+    : impl_(std::make_unique<Impl>(session, control, std::move(config))) {}
+
+Watchdog::~Watchdog() = default;
+
+Progress& Watchdog::progress() { return impl_->progress(); }
+
+void Watchdog::set_on_failure(std::function<void()> on_failure) {
+  impl_->set_on_failure(std::move(on_failure));
+}
+
+void Watchdog::fail(const std::string& sentence, int exit_code) noexcept {
+  impl_->fail(sentence, exit_code);
+}
+
+}  // namespace tandem::comm
