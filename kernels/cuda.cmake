@@ -10,6 +10,9 @@ target_sources(tandem_kernels PRIVATE
   cuda/gate_up_act.cu
   cuda/head.cu
   cuda/qkv_project.cu
+  cuda/process_logits.cu
+  cuda/sample_best.cu
+  cuda/sample_full.cu
   cuda/step.cu
   device/cuda/buffer.cc
   device/cuda/check.cc
