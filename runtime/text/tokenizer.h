@@ -3,6 +3,7 @@
 // tokenizer.json (+ tokenizer_config.json) or from GGUF metadata; immutable and thread-safe after.
 #pragma once
 
+#include <boost/json/value.hpp>
 #include <cstdint>
 #include <filesystem>
 #include <memory>
@@ -12,6 +13,8 @@
 #include <vector>
 
 namespace tandem::runtime {
+
+class DecodeRun;
 
 using TokenId = std::int32_t;
 
@@ -32,6 +35,8 @@ class Tokenizer {
   /// Reads `folder/tokenizer.json` and, if there, `folder/tokenizer_config.json`. ConfigError when
   /// a file is missing or malformed, or uses a component that is not known (named).
   static Tokenizer from_folder(const std::filesystem::path& folder);
+  /// The same from parsed files; `config` is null when there is no tokenizer_config.json.
+  static Tokenizer from_json(const boost::json::value& tokenizer, const boost::json::value& config);
   static Tokenizer from_gguf(const GgufVocabulary& vocabulary);
 
   Tokenizer(Tokenizer&&) noexcept;
@@ -71,15 +76,19 @@ class Tokenizer {
 /// The concatenation equals `Tokenizer::decode` of all pushed ids.
 class StreamDecoder {
  public:
+  /// `tokenizer` must outlive it.
   explicit StreamDecoder(const Tokenizer& tokenizer, bool skip_special_tokens = true);
+  StreamDecoder(StreamDecoder&&) noexcept;
+  StreamDecoder& operator=(StreamDecoder&&) noexcept;
+  ~StreamDecoder();
+
   std::string push(TokenId id);
   std::string finish();
 
  private:
   const Tokenizer* tokenizer_;
   bool skip_special_;
-  bool first_ = true;
-  std::string pending_;
+  std::unique_ptr<DecodeRun> run_;
 };
 
 }  // namespace tandem::runtime
