@@ -14,8 +14,17 @@ Scheduler::~Scheduler() = default;
 
 namespace {
 
-/// What no cache and no context of this size can ever serve is refused at once.
-void check(const Request& request, const EngineLimits& limits) {
+/// Tokens of prompt and answer.
+std::int32_t max_total_tokens(const Request& request, const EngineLimits& limits) {
+  const auto prompt_tokens = static_cast<std::int64_t>(request.prompt.size());
+  return static_cast<std::int32_t>(
+      std::min<std::int64_t>(prompt_tokens + request.params.max_tokens, limits.max_model_len));
+}
+
+}  // namespace
+
+void check_request(const Request& request, const SchedulerConfig& config) {
+  const EngineLimits& limits = config.limits;
   const auto prompt_tokens = static_cast<std::int64_t>(request.prompt.size());
   const SamplingParams& params = request.params;
   TANDEM_REQUIRE(prompt_tokens > 0, "The prompt has no token; give at least one.");
@@ -34,28 +43,22 @@ void check(const Request& request, const EngineLimits& limits) {
     TANDEM_REQUIRE(word.size() == 1, "A bad word of ", word.size(),
                    " tokens cannot be forbidden; give words that are one token.");
   }
-}
-
-std::int32_t max_total_tokens(const Request& request, const EngineLimits& limits) {
-  const auto total = static_cast<std::int32_t>(std::min<std::int64_t>(
-      static_cast<std::int64_t>(request.prompt.size()) + request.params.max_tokens,
-      limits.max_model_len));
+  make_slot_params(request, config.eos_ids, 0);
   // The last token of an answer is never read back, so it needs no place in the cache.
+  const std::int32_t total = max_total_tokens(request, limits);
   const std::int32_t chunks = (total - 1 + kernels::kChunkTokens - 1) / kernels::kChunkTokens;
   TANDEM_REQUIRE(chunks < limits.num_chunks, "The request may need ", total,
                  " tokens of cache, but all of it holds ",
                  std::int64_t{limits.num_chunks - 1} * kernels::kChunkTokens,
                  "; lower max_tokens or give the cache more memory (--gpu-memory-utilization).");
-  return total;
 }
 
-}  // namespace
-
 void Scheduler::add(Request request) {
-  check(request, impl_->config.limits);
-  const std::int32_t total = max_total_tokens(request, impl_->config.limits);
+  check_request(request, impl_->config);
   TANDEM_REQUIRE(!impl_->requests.contains(request.id), "Request id ", request.id,
                  " is in use; choose another.");
+  const std::int32_t total = max_total_tokens(request, impl_->config.limits);
+
   auto shared = std::make_shared<const Request>(std::move(request));
   std::vector<SequencePtr> samples;
   for (std::int32_t i = 0; i < shared->params.n; ++i) {

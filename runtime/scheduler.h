@@ -28,13 +28,17 @@ struct SchedulerStats {
   std::int64_t prefix_queries_tokens = 0, prefix_hits_tokens = 0;
 };
 
+/// ConfigError when the request can never run: a prompt longer than the context, more chunks than
+/// the cache, too many stop ids. Does not look at vocabulary (`SamplingParams::validate` does).
+void check_request(const Request& request, const SchedulerConfig& config);
+
 class Scheduler {
  public:
   explicit Scheduler(SchedulerConfig config);
   ~Scheduler();
 
-  /// Queues a request. ConfigError when it can never run (prompt longer than the context, more
-  /// chunks than the cache, parameters out of range). The answer is cut at the context's end.
+  /// Queues a request that passes `check_request` (else its ConfigError) and whose id is not in
+  /// use. The answer is cut at the context's end.
   void add(Request request);
 
   /// Ends all samples of a request, or one, at once: no more events; chunks are freed behind the

@@ -8,7 +8,7 @@
 #include <random>
 
 #include "kernels/device/error.h"
-#include "tests/support/fake_engine.h"
+#include "support/fake_engine.h"
 
 namespace tandem::runtime {
 namespace {
