@@ -6,9 +6,12 @@ target_sources(tandem_kernels PRIVATE
   cuda/attend_any.cu
   cuda/attend_decode.cu
   cuda/attend_prefill_mma.cu
+  cuda/cublas_check.cc
   cuda/embed.cu
   cuda/gate_up_act.cu
   cuda/head.cu
+  cuda/linear_cublaslt.cc
+  cuda/matmul_cache.cc
   cuda/qkv_project.cu
   cuda/process_logits.cu
   cuda/sample_best.cu

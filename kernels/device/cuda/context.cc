@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "kernels/cuda/linear_cublaslt.h"
 #include "kernels/device/allocation_counter.h"
 #include "kernels/device/cuda/check.h"
 #include "kernels/device/device_info.h"
@@ -75,6 +76,7 @@ Context<Cuda>::Context(const CudaOptions& options)
       comm_(Stream<Cuda>::Priority::kHighest, sync_domain(options_, true)),
       copy_(Stream<Cuda>::Priority::kNormal, sync_domain(options_, true)),
       pool_(make_pool(options_.device, options_.pool_threshold_bytes)),
+      cublaslt_(std::make_unique<kernels::CublasLt>(options_)),
       partials_(kPartials),
       counters_(kCounters) {
   fill_zero(*this, counters_.data(), counters_.size_bytes());
@@ -84,6 +86,7 @@ Context<Cuda>::Context(const CudaOptions& options)
 
 Context<Cuda>::~Context() {
   TANDEM_CHECK_NOEXCEPT(cudaStreamSynchronize(compute_.handle()));
+  cublaslt_.reset();
   TANDEM_CHECK_NOEXCEPT(cudaMemPoolDestroy(pool_));
 }
 

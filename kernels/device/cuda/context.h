@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include "kernels/device/buffer.h"
@@ -15,6 +16,9 @@
 #include "kernels/device/mem_sync_domains.h"
 
 namespace tandem {
+namespace kernels {
+class CublasLt;
+}  // namespace kernels
 
 struct CudaOptions {
   int device = 0;  ///< Ordinal among the visible GPUs.
@@ -65,10 +69,13 @@ class Context<Cuda> {
   Stream<Cuda>& comm() { return comm_; }        ///< Highest priority, logical remote.
   Stream<Cuda>& copy() { return copy_; }        ///< Copy engines; token read-back.
 
-  /// Fixed scratch of kernels that split a sum over blocks, used by one kernel of the compute stream
-  /// at a time: partial results, and counters that are zero before and after every kernel.
+  /// Fixed scratch of kernels that split a sum over blocks, used by one kernel of the compute
+  /// stream at a time: partial results, and counters that are zero before and after every kernel.
   Span<float, Cuda> partials() const { return partials_.span(); }
   Span<std::int32_t, Cuda> counters() const { return counters_.span(); }
+
+  /// Matmul handle, workspace and timed algorithms of the compute stream.
+  kernels::CublasLt& cublaslt() { return *cublaslt_; }
 
   /// For prefill temporaries whose size varies. InternalError during a capture: graphs hold no
   /// allocation nodes.
@@ -81,6 +88,7 @@ class Context<Cuda> {
   int num_sms_ = 0, num_domains_ = 1;
   Stream<Cuda> compute_, comm_, copy_;
   cudaMemPool_t pool_ = nullptr;
+  std::unique_ptr<kernels::CublasLt> cublaslt_;
   Buffer<float, Cuda> partials_;
   Buffer<std::int32_t, Cuda> counters_;
 };

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// Matmuls through cuBLASLt: owns the handle, one workspace for the compute stream, a plan per
+// exact shape and the cache of timed algorithms. An algorithm is timed once per bucket of m while
+// tuning is on (start-up), never during a capture; otherwise the heuristic's first is taken.
+// Belongs to one `Context<Cuda>`; used from its step thread.
+#pragma once
+
+#include <map>
+#include <memory>
+
+#include "kernels/cuda/cublas_check.h"
+#include "kernels/cuda/matmul_cache.h"
+#include "kernels/device/buffer.h"
+#include "kernels/device/cuda/context.h"
+
+namespace tandem::kernels {
+
+class CublasLt {
+ public:
+  explicit CublasLt(const CudaOptions& options);
+  CublasLt(const CublasLt&) = delete;
+  CublasLt& operator=(const CublasLt&) = delete;
+  ~CublasLt();
+
+  /// Enqueues y = x W^T on the compute stream. While tuning, the first call of a bucket also runs
+  /// the candidates, on the same buffers, and waits for them.
+  void matmul(Context<Cuda>& ctx, MatmulShape shape, const void* x, const void* w, void* y);
+
+  /// Off: new shapes take the heuristic's choice, and what was timed is written to the file.
+  void set_tuning(bool on);
+  /// SMs later matmuls should fill, so that a communication kernel beside them finds room; 0: all.
+  void set_sm_target(int sms) { sm_target_ = sms; }
+  int num_tuned() const { return num_tuned_; }  ///< Shapes timed in this process.
+
+ private:
+  struct Plan;
+  struct Operands;
+  Plan& plan_for(Context<Cuda>& ctx, const MatmulShape& shape, const Operands& operands);
+  void choose_algorithm(Context<Cuda>& ctx, const MatmulShape& shape, const Operands& operands,
+                        Plan& plan);
+  float time_us(Context<Cuda>& ctx, const Plan& plan, const Operands& operands,
+                const cublasLtMatmulAlgo_t& algorithm, void* flush);
+  cublasStatus_t enqueue(Context<Cuda>& ctx, const Plan& plan, const Operands& operands,
+                         const cublasLtMatmulAlgo_t& algorithm);
+
+  cublasLtHandle_t handle_ = nullptr;
+  Buffer<std::byte, Cuda> workspace_;
+  MatmulCache cache_;
+  std::map<MatmulShape, std::unique_ptr<Plan>> plans_;
+  bool tuning_ = true;
+  int sm_target_ = 0;
+  int num_tuned_ = 0;
+};
+
+}  // namespace tandem::kernels
