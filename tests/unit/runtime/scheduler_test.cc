@@ -45,10 +45,12 @@ class Driver {
   /// One turn: plan, submit, then the tokens of the plan before it. False when idle.
   bool turn() {
     BatchPlan plan = scheduler_.plan();
+    uncommitted_ = in_flight_;
     if (limits_.synchronous && in_flight_ > 0) commit();
     const bool rows = plan.num_tokens() > 0;
     if (rows) {
       plan = deserialize(serialize(plan));
+      expect_nothing_in_flight_is_reused(plan);
       engine_.submit(plan);
       plans.push_back(plan);
       ++in_flight_;
@@ -96,6 +98,36 @@ class Driver {
     }
   }
 
+  /// Slots and chunks of rows whose step was not committed when `plan` was made stay theirs.
+  void expect_nothing_in_flight_is_reused(const BatchPlan& plan) {
+    std::set<std::int32_t> slots, chunks;
+    for (auto p = plans.end() - uncommitted_; p != plans.end(); ++p) {
+      slots.insert(p->decode_slots.begin(), p->decode_slots.end());
+      for (const PrefillSegment& segment : p->segments) slots.insert(segment.slot);
+    }
+    for (const std::int32_t slot : slots) {
+      chunks.insert(tables_[slot].begin(), tables_[slot].end());
+    }
+    std::set<std::int32_t> fresh;
+    for (const SlotInit& init : plan.inits) {
+      EXPECT_FALSE(slots.contains(init.slot)) << "slot " << init.slot;
+      tables_[init.slot].clear();
+      fresh.insert(init.slot);
+    }
+    for (const ChunkAssign& assign : plan.assigns) {
+      const bool shared =
+          fresh.contains(assign.slot) &&
+          std::any_of(plan.inits.begin(), plan.inits.end(), [&](const SlotInit& init) {
+            return init.slot == assign.slot &&
+                   assign.index < static_cast<std::int32_t>(init.history.size()) / kC;
+          });
+      EXPECT_TRUE(shared || !chunks.contains(assign.chunk)) << "chunk " << assign.chunk;
+      tables_[assign.slot].push_back(assign.chunk);
+    }
+  }
+
+  std::map<std::int32_t, Tokens> tables_;  ///< Chunks by slot.
+  int uncommitted_ = 0;
   EngineLimits limits_;
   FakeEngine engine_;
   Scheduler scheduler_;
