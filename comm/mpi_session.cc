@@ -69,10 +69,15 @@ int ranks_on_host_hint() {
 int cores() { return static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN)); }
 
 /// srun without PMIx starts processes that cannot find each other. Open MPI ends such a process
-/// inside MPI_Init with a text about PMI support, so this is looked at before.
-void refuse_srun_without_pmix() {
+/// inside MPI_Init with a text about PMI support, so this is looked at before. One task alone needs
+/// nobody: without the step's number Open MPI does not take it for a part of a job.
+void look_at_slurm_step() {
   const int tasks = number_of("SLURM_STEP_NUM_TASKS");
-  if (has("PMIX_RANK") || has("OMPI_COMM_WORLD_SIZE") || tasks < 2) return;
+  if (has("PMIX_RANK") || has("OMPI_COMM_WORLD_SIZE") || tasks == 0) return;
+  if (tasks == 1) {
+    ::unsetenv("SLURM_STEP_ID");
+    return;
+  }
   throw ConfigError(
       concat("srun started ", tasks, " processes without PMIx, so they are ", tasks,
              " separate programs and not one job; start them with: srun --mpi=pmix -n ", tasks,
@@ -106,7 +111,7 @@ void refuse_singletons(int size) {
 }  // namespace
 
 MpiSession::MpiSession(int* argc, char*** argv) {
-  refuse_srun_without_pmix();
+  look_at_slurm_step();
   if (ranks_on_host_hint() > cores()) ::setenv("OMPI_MCA_mpi_yield_when_idle", "1", 0);
   under_launcher_ = has("OMPI_COMM_WORLD_SIZE") || has("PMIX_RANK");
   char name[256] = {};

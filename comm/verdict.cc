@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/verdict.h"
 
+#include <algorithm>
 #include <cstdio>
 
 #include "kernels/device/error.h"
@@ -14,8 +15,11 @@ std::string seconds(double value) {
   return text;
 }
 
-std::string name_of(const std::vector<RankState>& ranks, std::size_t r) {
-  return concat("rank ", r, " (host ", ranks[r].host, ")");
+/// "rank 1" or "ranks 1, 2".
+std::string name_of(const std::vector<std::size_t>& which) {
+  std::string text = which.size() == 1 ? "rank " : "ranks ";
+  for (const std::size_t r : which) text += concat(r == which.front() ? "" : ", ", r);
+  return text;
 }
 
 double deadline_of(const RankState& rank, const Deadlines& deadlines) {
@@ -37,22 +41,33 @@ bool expired(const RankState& rank, const Deadlines& deadlines) {
   return deadline > 0 && rank.stage_age_s > deadline;
 }
 
-/// The stages of the ranks that are not in `blamed`, equal ones together.
-std::string others(const std::vector<RankState>& ranks, const std::vector<std::size_t>& blamed) {
-  std::vector<std::pair<std::string, std::string>> groups;  // stage, ranks
-  for (std::size_t r = 0; r < ranks.size(); ++r) {
-    bool skip = ranks[r].left;
-    for (const std::size_t b : blamed) skip |= b == r;
-    if (skip) continue;
+/// Ranks for which `key` gives the same text, together; groups in order of their first rank.
+template <typename Key>
+std::vector<std::vector<std::size_t>> groups_of(const std::vector<std::size_t>& which, Key key) {
+  std::vector<std::vector<std::size_t>> groups;
+  for (const std::size_t r : which) {
     std::size_t g = 0;
-    while (g < groups.size() && groups[g].first != ranks[r].stage) ++g;
-    if (g == groups.size())
-      groups.emplace_back(ranks[r].stage, concat("rank ", r));
-    else
-      groups[g].second += concat(", ", r);
+    while (g < groups.size() && key(groups[g].front()) != key(r)) ++g;
+    if (g == groups.size()) groups.emplace_back();
+    groups[g].push_back(r);
   }
+  return groups;
+}
+
+/// Who is to blame, host by host, with `what` it did; then what the other ranks do.
+template <typename What>
+std::string sentence(const std::vector<RankState>& ranks, const std::vector<std::size_t>& blamed,
+                     What what) {
   std::string text;
-  for (const auto& [stage, who] : groups) text += concat("; ", who, " in ", stage);
+  for (const auto& group : groups_of(blamed, [&](std::size_t r) { return ranks[r].host; }))
+    text += concat(text.empty() ? "" : "; ", name_of(group), " (host ", ranks[group.front()].host,
+                   ") ", what(ranks[group.front()]));
+  std::vector<std::size_t> others;
+  for (std::size_t r = 0; r < ranks.size(); ++r)
+    if (!ranks[r].left && std::find(blamed.begin(), blamed.end(), r) == blamed.end())
+      others.push_back(r);
+  for (const auto& group : groups_of(others, [&](std::size_t r) { return ranks[r].stage; }))
+    text += concat("; ", name_of(group), " in ", ranks[group.front()].stage);
   return text;
 }
 
@@ -72,28 +87,22 @@ std::optional<std::string> judge(const std::vector<RankState>& ranks, const Dead
     if (expired(rank, deadlines)) (collective ? waiting : stuck).push_back(r);
     somebody_works |= !collective && rank.kind != StageKind::kIdle;
   }
-  std::string text;
-  const auto list = [&](const std::vector<std::size_t>& blamed, const auto& what) {
-    for (const std::size_t r : blamed)
-      text += concat(text.empty() ? "" : "; ", name_of(ranks, r), what(ranks[r]));
-    return text + others(ranks, blamed);
-  };
   if (!lost.empty())
-    return list(lost, [](const RankState& rank) {
-      return concat(" ended unexpectedly, last seen in ", rank.stage);
+    return sentence(ranks, lost, [](const RankState& rank) {
+      return concat("ended unexpectedly, last seen in ", rank.stage);
     });
   if (!silent.empty())
-    return list(silent, [](const RankState& rank) {
-      return concat(" has been silent for ", seconds(rank.silent_s),
+    return sentence(ranks, silent, [](const RankState& rank) {
+      return concat("silent for ", seconds(rank.silent_s),
                     " (stopped, or its host or network is gone), last seen in ", rank.stage);
     });
   if (!stuck.empty())
-    return list(stuck, [](const RankState& rank) {
-      return concat(" made no progress for ", seconds(rank.stage_age_s), " in ", rank.stage);
+    return sentence(ranks, stuck, [](const RankState& rank) {
+      return concat("made no progress for ", seconds(rank.stage_age_s), " in ", rank.stage);
     });
   if (!waiting.empty() && !somebody_works)
-    return list(waiting, [](const RankState& rank) {
-      return concat(" has waited ", seconds(rank.stage_age_s), " in ", rank.stage,
+    return sentence(ranks, waiting, [](const RankState& rank) {
+      return concat("waited ", seconds(rank.stage_age_s), " in ", rank.stage,
                     ", which no other rank works towards");
     });
   return std::nullopt;

@@ -7,12 +7,14 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <mutex>
 #include <thread>
 
 #include "comm/shared_memory_files.h"
+#include "comm/stuck_launcher.h"
 #include "comm/watchdog_link.h"
 #include "kernels/device/log.h"
 
@@ -22,7 +24,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using Seconds = std::chrono::duration<double>;
 
-constexpr std::chrono::milliseconds kBeatInterval{500};
+constexpr std::chrono::milliseconds kBeatInterval{250};
 /// When this thread itself did not run for so long, the whole job was probably suspended.
 constexpr Seconds kSuspended{3};
 
@@ -97,7 +99,7 @@ class Watchdog::Impl {
     auto next_beat = last_turn;
     while (true) {
       const auto now = Clock::now();
-      if (now - last_turn > kSuspended) forgive(now);
+      if (now - last_turn > kSuspended) forgive(now, now - last_turn);
       last_turn = now;
       receive_frames(now);
       end_if_asked();
@@ -107,12 +109,13 @@ class Watchdog::Impl {
         send_to_all(FrameType::kBeat, ranks_[index()].stage, 0);
         next_beat = now + kBeatInterval;
       }
-      if (const auto verdict = judge_ranks(now)) end_job(*verdict, kBrokenJobExitCode);
+      if (const auto verdict = judge_ranks(now)) end_after_verdict(*verdict);
       wait_for_event(next_beat);
     }
   }
 
-  void forgive(Clock::time_point now) {
+  void forgive(Clock::time_point now, Seconds stopped_for) {
+    stopped_for_ = stopped_for;
     for (auto& time : heard_) time = now;
     stage_since_ = now;
     for (RankState& rank : ranks_) rank.stage_age_s = 0;
@@ -210,6 +213,19 @@ class Watchdog::Impl {
     leave_process(exit_code);
   }
 
+  [[noreturn]] void end_after_verdict(const std::string& verdict) {
+    const auto out_of_reach = [&](const RankState& rank) {
+      return !rank.left && rank.silent_s > config_.deadlines.alive_s;
+    };
+    if (std::any_of(ranks_.begin(), ranks_.end(), out_of_reach)) end_launcher_if_stuck();
+    // A rank that was stopped wakes up to find the others gone: it is the culprit, not they.
+    if (stopped_for_ > kSuspended)
+      end_job(concat("this rank was stopped for ", static_cast<int>(stopped_for_.count()),
+                     " s and the others went on without it"),
+              kBrokenJobExitCode);
+    end_job(verdict, kBrokenJobExitCode);
+  }
+
   /// Prints, tells the others and leaves.
   [[noreturn]] void end_job(const std::string& text, int exit_code) {
     log_error(text);
@@ -252,6 +268,7 @@ class Watchdog::Impl {
   std::vector<Clock::time_point> heard_;
   std::uint64_t stage_sequence_ = 0;
   Clock::time_point stage_since_ = Clock::now();
+  Seconds stopped_for_{0};  ///< The last time this process did not run for long.
   Socket wake_;
   std::atomic<bool> leaving_{false};
   std::mutex mutex_;  ///< Guards failure_, failure_code_ and config_.on_failure.

@@ -61,7 +61,7 @@ void run_steps(const Options& options, tandem::comm::ControlPlane& control,
     for (int layer = 0; layer < 2; ++layer) {
       progress.set_layer(layer);
       progress.enter(StageKind::kStep, "mlp");
-      std::this_thread::sleep_for(std::chrono::milliseconds(2));
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
       const bool now = victim && step == std::stoi(options.at("step"));
       if (now) strike(options.at("fault"));
       if (now && options.at("fault") == "diverge") control.barrier();

@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every way in which a job under mpirun can break ends all of it, in time, with one sentence."""
+import sys
+import unittest
+
+import drills
+import virtual_cluster
+from drills import Drill
+
+STAGE = r"(step \d+, )?[a-z -]+(, layer \d)?"
+
+
+class FailureUnderMpirun(drills.DrillTest):
+    def test_ranks_that_end(self):
+        self.check_all("mpirun", [
+            Drill("kill", 3, 3, rf"rank 3 \(host {{host}}\) ended unexpectedly, last seen in {STAGE}"),
+            Drill("kill", 0, 3, rf"rank 0 \(host {{host}}\) ended unexpectedly, last seen in {STAGE}"),
+            Drill("throw", 2, 3, r"rank 2 \(host {host}\) failed in step 5, mlp, layer 0: the disk is"),
+        ])
+
+    def test_ranks_and_hosts_that_fall_silent(self):
+        silent = rf"(ranks 2, 3|rank \d) \(host {{host}}\) silent for 5.* last seen in {STAGE}"
+        self.check_all("mpirun", [
+            Drill("stop", 3, 10, silent),
+            Drill("stop", 0, 10, silent),
+            Drill("cut", 3, 10, silent),
+            Drill("wedge", 3, 20,
+                  r"rank 3 \(host {host}\) made no progress for 15.* in step 5, mlp, layer 0; "
+                  r"ranks 0, 1, 2 in step 5, all-reduce, layer 0"),
+        ])
+
+    def test_a_host_that_is_gone(self):
+        # The launch agent dies with the host, so mpirun may be the first to notice.
+        self.check_all("mpirun", [Drill("lose", 3, 10, r"silent for 5|unexpectedly|ORTE")])
+
+
+if __name__ == "__main__":
+    reason = virtual_cluster.why_not()
+    if reason:
+        print("SKIPPED:", reason)
+        sys.exit(77)
+    unittest.main()
