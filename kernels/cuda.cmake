@@ -5,6 +5,7 @@ target_sources(tandem_kernels PRIVATE
   cuda/attend.cc
   cuda/attend_any.cu
   cuda/attend_decode.cu
+  cuda/attend_prefill.cu
   cuda/attend_prefill_mma.cu
   cuda/cublas_check.cc
   cuda/embed.cu
@@ -17,6 +18,7 @@ target_sources(tandem_kernels PRIVATE
   cuda/sample_best.cu
   cuda/sample_full.cu
   cuda/step.cu
+  cuda/tensor_map.cc
   device/cuda/buffer.cc
   device/cuda/check.cc
   device/cuda/context.cc

@@ -1,0 +1,103 @@
+// SPDX-License-Identifier: Apache-2.0
+// Hopper's asynchronous copies inside kernels: mbarriers, tensor-map loads (TMA) and the fences
+// between ordinary accesses and the asynchronous proxy. Thin wrappers, one PTX instruction each
+// (PTX ISA 8.x, "mbarrier" and "cp.async.bulk.tensor"); tensor maps are made by `tensor_map.h`.
+// An mbarrier completes a phase when all its arrivals came AND all expected bytes landed; a wait
+// names the parity of the phase it waits for, so barriers are reused without being reset.
+#pragma once
+
+#include <cuda.h>
+
+#include <cstdint>
+
+namespace tandem::kernels {
+
+__device__ __forceinline__ std::uint32_t shared_address(const void* pointer) {
+  return static_cast<std::uint32_t>(__cvta_generic_to_shared(pointer));
+}
+
+/// `arrivals` per phase. One thread; then `fence_barrier_init` and a block barrier.
+__device__ __forceinline__ void barrier_init(std::uint64_t* barrier, std::uint32_t arrivals) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)),
+               "r"(arrivals)
+               : "memory");
+}
+
+/// Makes initialised barriers visible to the asynchronous proxy (and to a cluster).
+__device__ __forceinline__ void fence_barrier_init() {
+  asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+}
+
+__device__ __forceinline__ void barrier_arrive(std::uint64_t* barrier) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier))
+               : "memory");
+}
+
+/// One arrival that also announces `size_bytes` of copies to this barrier.
+__device__ __forceinline__ void barrier_arrive_expect(std::uint64_t* barrier,
+                                                      std::uint32_t size_bytes) {
+  asm volatile(
+      "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)),
+      "r"(size_bytes)
+      : "memory");
+}
+
+/// Returns once the phase with this parity is complete; what was written before it is visible.
+__device__ __forceinline__ void barrier_wait(std::uint64_t* barrier, std::uint32_t parity) {
+  asm volatile(
+      "{\n"
+      ".reg .pred done;\n"
+      "waiting:\n"
+      "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
+      "@done bra.uni finished;\n"
+      "bra.uni waiting;\n"
+      "finished:\n"
+      "}\n" ::"r"(shared_address(barrier)),
+      "r"(parity)
+      : "memory");
+}
+
+/// Ordinary writes to shared memory before it are seen by TMA and wgmma after it.
+__device__ __forceinline__ void fence_async_shared() {
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
+__device__ __forceinline__ void prefetch_tensor_map(const CUtensorMap* map) {
+  asm volatile("prefetch.tensormap [%0];" ::"l"(map) : "memory");
+}
+
+/// Copies the box at these coordinates (elements, fastest axis first) into shared memory and
+/// counts its bytes, those of out-of-range parts (zeros) included, on `barrier`. One thread.
+__device__ __forceinline__ void tma_load_3d(void* to, const CUtensorMap* map,
+                                            std::uint64_t* barrier, int x, int y, int z) {
+  asm volatile(
+      "cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes "
+      "[%0], [%1, {%3, %4, %5}], [%2];" ::"r"(shared_address(to)),
+      "l"(map), "r"(shared_address(barrier)), "r"(x), "r"(y), "r"(z)
+      : "memory");
+}
+
+__device__ __forceinline__ void tma_load_4d(void* to, const CUtensorMap* map,
+                                            std::uint64_t* barrier, int x, int y, int z, int w) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes "
+      "[%0], [%1, {%3, %4, %5, %6}], [%2];" ::"r"(shared_address(to)),
+      "l"(map), "r"(shared_address(barrier)), "r"(x), "r"(y), "r"(z), "r"(w)
+      : "memory");
+}
+
+/// Position in a ring of `kStages` buffers, with the parity of the current round.
+template <int kStages>
+struct RingPosition {
+  int stage = 0;
+  std::uint32_t parity = 0;
+
+  __device__ __forceinline__ void advance() {
+    if (++stage == kStages) {
+      stage = 0;
+      parity ^= 1u;
+    }
+  }
+};
+
+}  // namespace tandem::kernels
