@@ -19,7 +19,7 @@ class LinearWeight;
 template <typename T>
 class LinearWeight<T, Cpu> {
  public:
-  LinearWeight() = default;
+  LinearWeight();
   /// Takes the row-major `[rows, cols]` weight from host memory and packs it. Synchronous.
   LinearWeight(Context<Cpu>& ctx, Buffer<T, Cpu> row_major, std::int64_t rows, std::int64_t cols);
   LinearWeight(LinearWeight&&) noexcept;

@@ -42,6 +42,7 @@ struct LogitBiasView {
   const std::int32_t* begin = nullptr;  ///< [slots + 1] range of each slot, or null: no bias at all
   const std::int32_t* ids = nullptr;    ///< Global token ids
   const float* values = nullptr;        ///< Added; -infinity forbids
+  const std::uint8_t* exclusive = nullptr;  ///< [slots] 1: only the listed ids are allowed
 };
 void process_logits(Context<Cpu>& ctx, const ShardArgs<Cpu>& args, const LogitBiasView<Cpu>& bias);
 void process_logits(Context<Cuda>& ctx, const ShardArgs<Cuda>& args,

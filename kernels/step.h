@@ -16,9 +16,10 @@ struct SampleView {
   const std::int32_t* slots = nullptr;  ///< [num_samples]
 };
 
-/// A sequence takes a slot: its state is cleared and its parameters are set.
+/// A sequence takes a slot: parameters are set, the done flag is cleared.
 struct SlotInitRecord {
   std::int32_t slot = 0;
+  std::int32_t length = 0;  ///< Tokens that came with cached chunks.
   SlotParams params;
 };
 /// chunk_table[slot][index] = chunk
@@ -29,10 +30,6 @@ struct ChunkAssignRecord {
 struct HistoryRecord {
   std::int32_t slot = 0, position = 0, token = 0;
 };
-/// Length, last token and history of `from` become those of `to`.
-struct SlotCopyRecord {
-  std::int32_t from = 0, to = 0;
-};
 
 /// What a plan changes in the slots, applied in this order; the arrays are device memory.
 template <Device D>
@@ -40,8 +37,7 @@ struct SlotEdits {
   const SlotInitRecord* inits = nullptr;
   const ChunkAssignRecord* assigns = nullptr;
   const HistoryRecord* history = nullptr;
-  const SlotCopyRecord* copies = nullptr;
-  std::int32_t num_inits = 0, num_assigns = 0, num_history = 0, num_copies = 0;
+  std::int32_t num_inits = 0, num_assigns = 0, num_history = 0;
   SlotView<D> slots;
 };
 

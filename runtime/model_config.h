@@ -11,10 +11,11 @@
 #include <vector>
 
 #include "kernels/device/dtype.h"
+#include "kernels/gate_up_act.h"
 
 namespace tandem::runtime {
 
-enum class Activation : std::uint8_t { kSilu, kGeluTanh, kGelu };
+using Activation = kernels::GateActivation;
 
 enum class RopeScaling : std::uint8_t { kNone, kLinear, kLlama3, kDynamic, kYarn, kLongRope };
 

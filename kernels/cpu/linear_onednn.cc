@@ -81,6 +81,9 @@ template <>
 struct LinearWeight<Float16, Cpu>::Packed {};
 
 template <typename T>
+LinearWeight<T, Cpu>::LinearWeight() = default;
+
+template <typename T>
 LinearWeight<T, Cpu>::LinearWeight(Context<Cpu>&, Buffer<T, Cpu> row_major, std::int64_t rows,
                                    std::int64_t cols)
     : rows_(rows), cols_(cols) {

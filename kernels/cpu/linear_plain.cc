@@ -10,6 +10,9 @@ template <typename T>
 struct LinearWeight<T, Cpu>::Packed {};
 
 template <typename T>
+LinearWeight<T, Cpu>::LinearWeight() = default;
+
+template <typename T>
 LinearWeight<T, Cpu>::LinearWeight(Context<Cpu>&, Buffer<T, Cpu> row_major, std::int64_t rows,
                                    std::int64_t cols)
     : rows_(rows), cols_(cols), row_major_(std::move(row_major)) {}

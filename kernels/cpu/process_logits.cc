@@ -2,6 +2,8 @@
 #include <algorithm>
 #include <limits>
 #include <unordered_map>
+#include <utility>
+#include <vector>
 
 #include "kernels/device/cpu/context.h"
 #include "kernels/sample.h"
@@ -19,6 +21,16 @@ struct ShardRow {
     return token >= begin && token < end ? logits + (token - begin) : nullptr;
   }
 };
+
+void apply_bias(const ShardRow& row, const LogitBiasView<Cpu>& bias, std::int32_t slot) {
+  std::vector<std::pair<std::int32_t, float>> listed;
+  for (std::int32_t b = bias.begin[slot]; b < bias.begin[slot + 1]; ++b)
+    if (const float* logit = row.find(bias.ids[b]))
+      listed.emplace_back(bias.ids[b], *logit + bias.values[b]);
+  if (bias.exclusive[slot] != 0)
+    std::fill(row.logits, row.logits + (row.end - row.begin), kForbidden);
+  for (const auto& [token, value] : listed) *row.find(token) = value;
+}
 
 /// vLLM's definitions: repetition looks at prompt and answer, the other two at the answer only.
 void apply_penalties(const ShardRow& row, const SlotParams& params, const std::int32_t* history,
@@ -59,9 +71,7 @@ void process_logits(Context<Cpu>&, const ShardArgs<Cpu>& args, const LogitBiasVi
         args.slots.history + std::int64_t{slot} * args.slots.history_stride;
     const ShardRow row{args.logits.row(i), args.vocab_begin,
                        std::min(args.vocab_begin + args.logits.cols, args.vocab_size)};
-    if (bias.begin != nullptr)
-      for (std::int32_t b = bias.begin[slot]; b < bias.begin[slot + 1]; ++b)
-        if (float* logit = row.find(bias.ids[b])) *logit += bias.values[b];
+    if (bias.begin != nullptr) apply_bias(row, bias, slot);
     if (params.repetition_penalty != 1.0f || params.presence_penalty != 0.0f ||
         params.frequency_penalty != 0.0f)
       apply_penalties(row, params, history, length);

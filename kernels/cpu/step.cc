@@ -9,27 +9,21 @@ namespace tandem::kernels {
 
 void apply_slot_edits(Context<Cpu>&, const SlotEdits<Cpu>& edits) {
   const SlotView<Cpu>& slots = edits.slots;
-  const auto history = [&](std::int32_t slot) {
-    return slots.history + std::int64_t{slot} * slots.history_stride;
-  };
   for (std::int32_t i = 0; i < edits.num_inits; ++i) {
     const SlotInitRecord& init = edits.inits[i];
     slots.params[init.slot] = init.params;
     slots.last_token[init.slot] = 0;
-    slots.length[init.slot] = 0;
+    slots.length[init.slot] = init.length;
     slots.done[init.slot] = 0;
   }
   for (std::int32_t i = 0; i < edits.num_assigns; ++i) {
     const ChunkAssignRecord& assign = edits.assigns[i];
     slots.chunk_table[std::int64_t{assign.slot} * slots.table_stride + assign.index] = assign.chunk;
   }
-  for (std::int32_t i = 0; i < edits.num_history; ++i)
-    history(edits.history[i].slot)[edits.history[i].position] = edits.history[i].token;
-  for (std::int32_t i = 0; i < edits.num_copies; ++i) {
-    const SlotCopyRecord& copy = edits.copies[i];
-    slots.last_token[copy.to] = slots.last_token[copy.from];
-    slots.length[copy.to] = slots.length[copy.from];
-    std::copy_n(history(copy.from), slots.length[copy.from] + 1, history(copy.to));
+  for (std::int32_t i = 0; i < edits.num_history; ++i) {
+    const HistoryRecord& record = edits.history[i];
+    slots.history[std::int64_t{record.slot} * slots.history_stride + record.position] =
+        record.token;
   }
 }
 

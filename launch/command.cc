@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch/command.h"
+
+#include "launch/generate_command.h"
+#include "launch/inspect_command.h"
+#include "launch/tokenize_command.h"
+#include "launch/version.h"
+
+namespace tandem::launch {
+
+const std::vector<Command>& commands() {
+  static const std::vector<Command> list = {
+      {"generate", "answer one or more prompts and stream the text", run_generate},
+      {"inspect", "what a model is and what each rank would hold of it", run_inspect},
+      {"tokenize", "token ids of a text, and back", run_tokenize},
+  };
+  return list;
+}
+
+std::string help_text() {
+  std::string text = version_text() +
+                     "\nTensor-parallel LLM inference: mpirun or srun starts the ranks, each rank "
+                     "owns one device and one shard of the model.\n\n"
+                     "usage: tandem COMMAND [options]            one rank\n"
+                     "       mpirun -n N tandem COMMAND [options]  N ranks\n\ncommands:\n";
+  for (const Command& command : commands()) {
+    std::string name = command.name;
+    name.resize(12, ' ');
+    text += "  " + name + command.summary + "\n";
+  }
+  return text + "\n`tandem COMMAND --help` lists the options of a command.\n";
+}
+
+}  // namespace tandem::launch

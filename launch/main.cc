@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// The `tandem` program: every rank runs this same file.
+#include <cstdio>
+#include <exception>
+#include <string>
+#include <vector>
+
+#include "kernels/device/error.h"
+#include "kernels/device/log.h"
+#include "launch/command.h"
+#include "launch/command_line.h"
+#include "launch/version.h"
+
+namespace {
+
+using tandem::launch::Command;
+using tandem::launch::Ranks;
+
+constexpr int kUsageError = 2;
+constexpr int kFault = 1;
+
+const Command& find_command(const std::string& name) {
+  std::vector<std::string> names;
+  for (const Command& command : tandem::launch::commands()) {
+    if (name == command.name) return command;
+    names.emplace_back(command.name);
+  }
+  const std::string meant = tandem::launch::nearest(name, names);
+  throw tandem::ConfigError(
+      tandem::concat("tandem has no command ", name,
+                     meant.empty() ? "; see tandem --help"
+                                   : tandem::concat("; did you mean tandem ", meant, "?")));
+}
+
+int run(Ranks& ranks, const std::vector<std::string>& words) {
+  const bool help = words.empty() || words[0] == "--help" || words[0] == "-h" || words[0] == "help";
+  if (help || words[0] == "--version") {
+    if (ranks.first())
+      std::fputs(
+          (help ? tandem::launch::help_text() : tandem::launch::version_text() + "\n").c_str(),
+          stdout);
+    return words.empty() ? kUsageError : 0;
+  }
+  return find_command(words[0]).run(ranks, {words.begin() + 1, words.end()});
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    const tandem::comm::MpiSession session(&argc, &argv);
+    tandem::comm::ControlPlane control(session);
+    tandem::configure_log({session.rank(), session.size(), session.host()});
+    Ranks ranks{session, control};
+    try {
+      return run(ranks, {argv + 1, argv + argc});
+    } catch (const tandem::ConfigError& error) {
+      // Thrown on all ranks alike: one of them says it.
+      if (ranks.first()) std::fprintf(stderr, "tandem: %s\n", error.what());
+      return kUsageError;
+    } catch (const std::exception& error) {
+      tandem::log_error(error.what());
+      MPI_Abort(MPI_COMM_WORLD, kFault);
+    }
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "tandem: %s\n", error.what());
+  }
+  return kFault;
+}

@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "runtime/cache_plan.h"
+
+#include <algorithm>
+
+#include "kvcache/kv_cache.h"
+
+namespace tandem::runtime {
+
+parallel::ShardShape shard_shape(const ModelConfig& model) {
+  return {model.num_heads, model.num_kv_heads, model.head_dim, model.intermediate_size,
+          model.vocab_size};
+}
+
+EngineLimits plan_cache(comm::ControlPlane& control, const ModelConfig& model,
+                        const parallel::Shard& shard, const EngineConfig& config,
+                        std::int64_t free_bytes) {
+  const kvcache::KvGeometry geometry{static_cast<std::int32_t>(model.num_layers()),
+                                     static_cast<std::int32_t>(shard.kv_heads().size()),
+                                     static_cast<std::int32_t>(model.head_dim),
+                                     static_cast<std::int32_t>(size_bytes(config.dtype))};
+  const std::int64_t chunks_per_sequence =
+      (config.max_model_len + kernels::kChunkTokens - 1) / kernels::kChunkTokens;
+  // Chunk 0 is reserved for padding rows.
+  const std::int64_t useful = 1 + chunks_per_sequence * config.max_num_seqs;
+  const std::int64_t segment = std::max(config.kv_segment_bytes, geometry.chunk_bytes());
+  const std::int64_t fits = control.min(free_bytes / geometry.chunk_bytes());
+  const std::int64_t chunks = std::min(fits, useful);
+  TANDEM_REQUIRE(chunks > chunks_per_sequence, "the KV cache has room for ",
+                 std::max<std::int64_t>(fits - 1, 0) * kernels::kChunkTokens,
+                 " tokens, but one sequence may have ", config.max_model_len,
+                 "; give it more memory with --kv-cache-memory or lower --max-model-len");
+  EngineLimits limits;
+  limits.max_num_seqs = config.max_num_seqs;
+  limits.max_num_batched_tokens = config.max_num_batched_tokens;
+  limits.max_model_len = config.max_model_len;
+  limits.num_chunks = static_cast<std::int32_t>(chunks);
+  limits.growth_chunks = static_cast<std::int32_t>(
+      std::max<std::int64_t>(control.min(segment / geometry.chunk_bytes()), 1));
+  limits.mapped_chunks = std::min(limits.num_chunks, limits.growth_chunks);
+  return limits;
+}
+
+}  // namespace tandem::runtime

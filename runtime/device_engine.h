@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+// The engine of one rank, written once over the device: applies a plan's edits, runs the decoder,
+// samples, and brings tokens back while the next step runs. Decode-only steps replay a graph per
+// batch bucket; steps with prefill run eagerly.
+//
+// Teardown is member order reversed: graphs, then samplers and activations, the cache, the slots,
+// weights, the communicator, and the context with its streams last.
+#pragma once
+
+#include <array>
+#include <deque>
+#include <map>
+#include <memory>
+
+#include "runtime/decoder.h"
+#include "runtime/engine_config.h"
+#include "runtime/head_sampler.h"
+#include "runtime/slots.h"
+#include "runtime/step_inputs.h"
+
+namespace tandem::runtime {
+
+template <typename T, Device D>
+class DeviceEngine final : public Engine {
+ public:
+  struct Parts {
+    std::unique_ptr<Context<D>> context;
+    std::unique_ptr<comm::Communicator<D>> communicator;  ///< Null for one rank.
+    Model<T, D> model;
+    EngineLimits limits;
+    std::int64_t kv_segment_bytes = 0;
+    int rank = 0, size = 1;
+  };
+  explicit DeviceEngine(Parts parts);
+
+  const EngineLimits& limits() const override { return limits_; }
+  void submit(const BatchPlan& plan) override;
+  StepOutput collect() override;
+
+  /// For tests: this rank's logits of the last step.
+  const HeadSampler<T, D>& sampler() const { return sampler_; }
+
+ private:
+  /// Where a step's tokens arrive on the host; two take turns.
+  struct Readback {
+    HostBuffer<std::int32_t, D> tokens;
+    HostBuffer<kernels::TokenLogprob, D> logprobs;
+    Event<D> done;
+  };
+  struct Pending {
+    std::int64_t step = 0;
+    std::int32_t decode = 0, padded_decode = 0, samples = 0;
+    bool logprobs = false;
+    int turn = 0;
+  };
+
+  void run_rows(const SampleChoice& choice);
+  void run_decode(const BatchPlan& plan, const SampleChoice& choice, std::int32_t bucket);
+  void read_back(const BatchPlan& plan, std::int32_t padded_decode);
+  void copy_chunks(const BatchPlan& plan);
+
+  EngineLimits limits_;
+  std::unique_ptr<Context<D>> context_;
+  std::unique_ptr<comm::Communicator<D>> communicator_;
+  parallel::TpGroup<D> group_;
+  Model<T, D> model_;
+  Slots<D> slots_;
+  kvcache::KvCache<T, D> kv_;
+  StepInputs<D> inputs_;
+  Decoder<T, D> decoder_;
+  HeadSampler<T, D> sampler_;
+  std::array<Readback, 2> readback_;
+  int turn_ = 0;
+  std::deque<Pending> pending_;
+  std::map<std::int32_t, Graph<D>> decode_graphs_;  ///< By bucket.
+};
+
+}  // namespace tandem::runtime

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: Apache-2.0
+// What an engine is built from, apart from the model: sizes that the user may set, and which
+// device. Equal on all ranks. Plain values.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "comm/control_plane.h"
+#include "kernels/device/dtype.h"
+#include "runtime/engine.h"
+#include "runtime/model_config.h"
+#include "runtime/weights/checkpoint.h"
+
+namespace tandem::runtime {
+
+struct EngineConfig {
+  DType dtype = DType::kBF16;  ///< Of weights, activations and cache.
+  std::int32_t max_model_len = 4096;
+  std::int32_t max_num_seqs = 16;
+  std::int32_t max_num_batched_tokens = 512;
+  std::int64_t kv_cache_bytes = 0;           ///< Per rank, at most.
+  std::int64_t kv_segment_bytes = 64 << 20;  ///< One step of growth.
+  int threads = 1;                           ///< CPU ranks: OpenMP threads of this rank.
+};
+
+/// What loading cost this rank.
+struct LoadReport {
+  double seconds = 0;
+  std::int64_t bytes_read = 0;    ///< Of the checkpoint's files.
+  std::int64_t weight_bytes = 0;  ///< On the device.
+};
+
+/// Loads this rank's slice and makes its engine. Collective over `control`; a fault on one rank is
+/// thrown on all. `control` outlives the engine.
+std::unique_ptr<Engine> make_cpu_engine(comm::ControlPlane& control, const ModelConfig& model,
+                                        const Checkpoint& checkpoint, const EngineConfig& config,
+                                        LoadReport* report);
+
+}  // namespace tandem::runtime

@@ -1,0 +1,55 @@
+// SPDX-License-Identifier: Apache-2.0
+// The engine of CPU ranks.
+#include <chrono>
+#include <optional>
+
+#include "kernels/device/cpu/context.h"
+#include "runtime/cache_plan.h"
+#include "runtime/device_engine.inl"
+#include "runtime/engine_config.h"
+#include "runtime/weights/model_loader.h"
+
+namespace tandem::runtime {
+namespace {
+
+template <typename T>
+std::unique_ptr<Engine> make_engine(comm::ControlPlane& control, const ModelConfig& model,
+                                    const Checkpoint& checkpoint, const EngineConfig& config,
+                                    LoadReport* report) {
+  const auto start = std::chrono::steady_clock::now();
+  auto context = std::make_unique<Context<Cpu>>(config.threads);
+  const parallel::Shard shard(shard_shape(model), control.rank(), control.size());
+  std::optional<Model<T, Cpu>> loaded;
+  control.together([&] {
+    loaded.emplace(
+        ModelLoader<T, Cpu>(*context, checkpoint, model, shard).load(config.max_model_len));
+  });
+  const EngineLimits limits =
+      plan_cache(control, model, shard, config, /*free_bytes=*/config.kv_cache_bytes);
+  report->bytes_read = checkpoint.bytes_read();
+  report->weight_bytes = loaded->weight_bytes;
+  typename DeviceEngine<T, Cpu>::Parts parts{
+      std::move(context),      nullptr,        std::move(*loaded), limits,
+      config.kv_segment_bytes, control.rank(), control.size()};
+  parts.limits.synchronous = true;
+  if (control.size() > 1) parts.communicator = std::make_unique<comm::Communicator<Cpu>>(control);
+  std::unique_ptr<Engine> engine;
+  control.together([&] { engine = std::make_unique<DeviceEngine<T, Cpu>>(std::move(parts)); });
+  report->seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return engine;
+}
+
+}  // namespace
+
+std::unique_ptr<Engine> make_cpu_engine(comm::ControlPlane& control, const ModelConfig& model,
+                                        const Checkpoint& checkpoint, const EngineConfig& config,
+                                        LoadReport* report) {
+  if (config.dtype == DType::kBF16)
+    return make_engine<BFloat16>(control, model, checkpoint, config, report);
+  TANDEM_REQUIRE(
+      config.dtype == DType::kF32,
+      "CPU ranks compute in bfloat16 or float32; use --dtype bfloat16 or --dtype float32");
+  return make_engine<float>(control, model, checkpoint, config, report);
+}
+
+}  // namespace tandem::runtime

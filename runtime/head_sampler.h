@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// From final activations to tokens: the vocab-parallel head, logit processing, and the choice over
+// all ranks, each rank arriving at the same token. Enqueues on the compute stream; allocates
+// nothing. Owns its buffers.
+#pragma once
+
+#include "kernels/head.h"
+#include "kernels/sample.h"
+#include "parallel/tp_group.h"
+#include "runtime/batch_plan.h"
+#include "runtime/model.h"
+
+namespace tandem::runtime {
+
+/// How one step samples.
+struct SampleChoice {
+  SampleMode mode = SampleMode::kBest;
+  bool process_logits = false;
+  bool logprobs = false;
+};
+
+template <typename T, Device D>
+class HeadSampler {
+ public:
+  HeadSampler(Context<D>& ctx, const Model<T, D>& model, const parallel::TpGroup<D>& group,
+              std::int32_t max_samples);
+
+  /// Writes `tokens()[i]` for every sample, advances the slots; with `choice.logprobs` also
+  /// `logprobs()`.
+  void run(Context<D>& ctx, TensorView<const T, D> normed, const kernels::StepView<D>& step,
+           const kernels::SampleView<D>& samples, const kernels::SlotView<D>& slots,
+           const kernels::LogitBiasView<D>& bias, const SampleChoice& choice);
+
+  const Buffer<std::int32_t, D>& tokens() const { return tokens_; }
+  const Buffer<kernels::TokenLogprob, D>& logprobs() const { return logprobs_; }
+  /// This rank's logits of the last step `[num_samples, shard width]`; for tests.
+  const Buffer<float, D>& shard_logits() const { return shard_logits_; }
+  std::int64_t shard_width() const { return width_; }
+
+ private:
+  void choose_best(Context<D>& ctx, const kernels::ShardArgs<D>& shard);
+  void choose_full(Context<D>& ctx, const kernels::ShardArgs<D>& shard, bool want_logprobs);
+
+  const Model<T, D>& model_;
+  parallel::TpGroup<D> group_;
+  std::int64_t width_;  ///< Columns of the widest shard; all ranks exchange this many.
+  Buffer<T, D> gathered_rows_;
+  Buffer<float, D> shard_logits_, gathered_logits_, logits_;
+  Buffer<kernels::Candidate, D> best_, gathered_best_;
+  Buffer<std::int32_t, D> tokens_, vocab_begin_;
+  Buffer<kernels::TokenLogprob, D> logprobs_;
+};
+
+}  // namespace tandem::runtime

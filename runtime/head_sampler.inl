@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+// Bodies of HeadSampler; included once per device by runtime/engine_<device>.cc.
+#include <algorithm>
+#include <vector>
+
+#include "runtime/head_sampler.h"
+
+namespace tandem::runtime {
+
+template <typename T, Device D>
+HeadSampler<T, D>::HeadSampler(Context<D>& ctx, const Model<T, D>& model,
+                               const parallel::TpGroup<D>& group, std::int32_t max_samples)
+    : model_(model),
+      group_(group),
+      // Rank 0 has the widest shard: `split_evenly` gives first ranks the extra units.
+      width_(parallel::split_evenly(model.config.vocab_size, parallel::kColumnUnit, 0, group.size)
+                 .size()),
+      gathered_rows_(max_samples * model.config.hidden_size),
+      shard_logits_(max_samples * width_),
+      gathered_logits_(group.size > 1 ? group.size * max_samples * width_ : 0),
+      logits_(group.size > 1 ? max_samples * model.config.vocab_size : 0),
+      best_(max_samples),
+      gathered_best_(std::int64_t{group.size} * max_samples),
+      tokens_(max_samples),
+      vocab_begin_(group.size + 1),
+      logprobs_(std::int64_t{max_samples} * (1 + kernels::kMaxLogprobs)) {
+  std::vector<std::int32_t> begins;
+  for (int rank = 0; rank < group.size; ++rank)
+    begins.push_back(static_cast<std::int32_t>(
+        parallel::split_evenly(model.config.vocab_size, parallel::kColumnUnit, rank, group.size)
+            .begin));
+  begins.push_back(static_cast<std::int32_t>(model.config.vocab_size));
+  copy_to_device(ctx, vocab_begin_.data(), begins.data(),
+                 static_cast<std::int64_t>(begins.size() * sizeof begins[0]));
+  ctx.compute().synchronize();
+}
+
+template <typename T, Device D>
+void HeadSampler<T, D>::run(Context<D>& ctx, TensorView<const T, D> normed,
+                            const kernels::StepView<D>& step, const kernels::SampleView<D>& samples,
+                            const kernels::SlotView<D>& slots,
+                            const kernels::LogitBiasView<D>& bias, const SampleChoice& choice) {
+  if (samples.num_samples == 0) return;
+  kernels::HeadArgs<T, D> head;
+  head.samples = samples;
+  head.normed = normed;
+  head.weight = &model_.head;
+  head.scale = model_.config.logit_scale;
+  head.softcap = model_.config.final_softcap;
+  head.gathered = gathered_rows_.view(samples.num_samples, model_.config.hidden_size);
+  head.logits = shard_logits_.view(samples.num_samples, width_);
+  kernels::head(ctx, head);
+
+  kernels::ShardArgs<D> shard;
+  shard.samples = samples;
+  shard.positions = step.positions;
+  shard.slots = slots;
+  shard.logits = head.logits;
+  shard.logits.cols = model_.shard.vocab().size();
+  shard.vocab_begin = model_.shard.vocab().begin;
+  shard.vocab_size = model_.config.vocab_size;
+  if (choice.process_logits) kernels::process_logits(ctx, shard, bias);
+  if (choice.mode == SampleMode::kBest && !choice.logprobs)
+    choose_best(ctx, shard);
+  else
+    choose_full(ctx, shard, choice.logprobs);
+
+  kernels::EndStepArgs<D> end;
+  end.samples = samples;
+  end.positions = step.positions;
+  end.tokens = tokens_.data();
+  end.slots = slots;
+  kernels::end_step(ctx, end);
+}
+
+template <typename T, Device D>
+void HeadSampler<T, D>::choose_best(Context<D>& ctx, const kernels::ShardArgs<D>& shard) {
+  kernels::best_of_shard(ctx, shard, best_.data());
+  const kernels::Candidate* all = best_.data();
+  if (group_.size > 1) {
+    const std::int64_t size_bytes =
+        shard.samples.num_samples * static_cast<std::int64_t>(sizeof(kernels::Candidate));
+    group_.communicator->all_gather(ctx, best_.data(), gathered_best_.data(), size_bytes);
+    all = gathered_best_.data();
+  }
+  kernels::pick_best(ctx, all, group_.size, shard.samples.num_samples, tokens_.data());
+}
+
+template <typename T, Device D>
+void HeadSampler<T, D>::choose_full(Context<D>& ctx, const kernels::ShardArgs<D>& shard,
+                                    bool want_logprobs) {
+  kernels::FullSampleArgs<D> full;
+  full.logits = TensorView<const float, D>(shard_logits_.data(), shard.samples.num_samples, width_);
+  if (group_.size > 1) {
+    group_.communicator->all_gather(ctx, shard_logits_.data(), gathered_logits_.data(),
+                                    shard.samples.num_samples * width_ * 4);
+    kernels::JoinShardsArgs<D> join;
+    join.gathered = gathered_logits_.data();
+    join.vocab_begin = vocab_begin_.data();
+    join.ranks = group_.size;
+    join.num_samples = shard.samples.num_samples;
+    join.width = width_;
+    join.out = logits_.view(shard.samples.num_samples, model_.config.vocab_size);
+    kernels::join_shards(ctx, join);
+    full.logits = TensorView<const float, D>(logits_.data(), shard.samples.num_samples,
+                                             model_.config.vocab_size);
+  }
+  full.samples = shard.samples;
+  full.positions = shard.positions;
+  full.slots = shard.slots;
+  full.vocab_size = model_.config.vocab_size;
+  full.tokens = tokens_.data();
+  full.logprobs = want_logprobs ? logprobs_.data() : nullptr;
+  kernels::sample_full(ctx, full);
+}
+
+}  // namespace tandem::runtime

@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: Apache-2.0
+// Brings one rank's slice of a checkpoint onto its device. Only the slice's bytes are read; each
+// tensor is assembled on the host (QKV as q|k|v, gate and up interleaved by 16 rows) and handed to
+// the device. Collective only in so far as every rank does it; nothing is communicated.
+#pragma once
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "kernels/gate_up_act.h"
+#include "runtime/model.h"
+#include "runtime/rope_table.h"
+#include "runtime/weights/checkpoint.h"
+#include "runtime/weights/tensor_names.h"
+
+namespace tandem::runtime {
+
+/// Moves assembled host memory to where the device reads it; for the CPU it stays in place.
+template <typename T>
+Buffer<T, Cpu> place(Context<Cpu>&, Buffer<T, Cpu> host) {
+  return host;
+}
+template <typename T>
+Buffer<T, Cuda> place(Context<Cuda>& ctx, Buffer<T, Cpu> host) {
+  Buffer<T, Cuda> device(host.size());
+  copy_to_device(ctx, device.data(), host.data(), host.size_bytes());
+  return device;
+}
+
+template <typename T, Device D>
+class ModelLoader {
+ public:
+  ModelLoader(Context<D>& ctx, const Checkpoint& checkpoint, const ModelConfig& config,
+              const parallel::Shard& shard)
+      : ctx_(ctx), checkpoint_(checkpoint), names_(config), config_(config), shard_(shard) {}
+
+  /// Rotary tables cover positions below `max_position`.
+  Model<T, D> load(std::int64_t max_position) {
+    Model<T, D> model{config_, shard_, {}, {}, {}, {}, {}, {}, 0};
+    for (std::int64_t i = 0; i < config_.num_layers(); ++i) model.layers.push_back(load_layer(i));
+    model.head = matrix({{names_.head(), shard_.vocab()}});
+    if (!config_.tied_embeddings || row_major_data(model.head) == nullptr)
+      model.embedding = place(ctx_, read_rows({{names_.embedding(), shard_.vocab()}}));
+    model.final_norm = vector(names_.final_norm(), config_.norm_plus_one);
+    for (const RopeConfig& rope : config_.ropes)
+      model.ropes.push_back(make_rope(rope, max_position));
+    Buffer<std::int32_t, Cpu> map(static_cast<std::int64_t>(shard_.kv_head_of_q().size()));
+    std::copy(shard_.kv_head_of_q().begin(), shard_.kv_head_of_q().end(), map.data());
+    model.kv_head_of_q = place(ctx_, std::move(map));
+    ctx_.compute().synchronize();
+    model.weight_bytes = bytes_ + model.embedding.size_bytes();
+    return model;
+  }
+
+ private:
+  using Range = parallel::Range;
+  using Linear = kernels::LinearWeight<T, D>;
+  /// Rows of a tensor, counted from the slice's first row.
+  struct Part {
+    TensorSlice slice;
+    Range rows;
+  };
+
+  LayerWeights<T, D> load_layer(std::int64_t layer) {
+    const auto name = [&](LayerTensor tensor) { return names_.layer(layer, tensor); };
+    const Range q = scaled(shard_.q_heads(), config_.head_dim);
+    const Range kv = scaled(shard_.kv_heads(), config_.head_dim);
+    const bool plus_one = config_.norm_plus_one;
+    LayerWeights<T, D> weights;
+    weights.qkv = matrix(
+        {{name(LayerTensor::kQ), q}, {name(LayerTensor::kK), kv}, {name(LayerTensor::kV), kv}});
+    weights.qkv_bias = bias({{name(LayerTensor::kQBias), q},
+                             {name(LayerTensor::kKBias), kv},
+                             {name(LayerTensor::kVBias), kv}});
+    weights.output = columns(name(LayerTensor::kO), q, q.size());
+    weights.output_bias = vector(name(LayerTensor::kOBias), false);
+    weights.gate_up = gate_up(name(LayerTensor::kGate), name(LayerTensor::kUp));
+    weights.gate_up_bias = gate_up_bias(name(LayerTensor::kGateBias), name(LayerTensor::kUpBias));
+    weights.down = columns(name(LayerTensor::kDown), shard_.intermediate(), padded_intermediate());
+    weights.down_bias = vector(name(LayerTensor::kDownBias), false);
+    weights.attention_norm = vector(name(LayerTensor::kAttentionNorm), plus_one);
+    weights.attention_post_norm = vector(name(LayerTensor::kAttentionPostNorm), plus_one);
+    weights.mlp_norm = vector(name(LayerTensor::kMlpNorm), plus_one);
+    weights.mlp_post_norm = vector(name(LayerTensor::kMlpPostNorm), plus_one);
+    weights.q_norm = vector(name(LayerTensor::kQNorm), plus_one);
+    weights.k_norm = vector(name(LayerTensor::kKNorm), plus_one);
+    return weights;
+  }
+
+  static Range scaled(Range heads, std::int64_t dim) {
+    return {heads.begin * dim, heads.end * dim};
+  }
+  std::int64_t padded_intermediate() const {
+    constexpr std::int64_t unit = kernels::kGateUpInterleave;
+    return (shard_.intermediate().size() + unit - 1) / unit * unit;
+  }
+
+  /// Reads a block of rows and columns with all threads of the rank.
+  template <typename U>
+  void read(const TensorSlice& slice, Range rows, Range cols, U* out, std::int64_t stride) {
+    const TensorEntry& entry = checkpoint_.at(slice.name);
+    constexpr std::int64_t kRowsPerTask = 64;
+    const std::int64_t tasks = (rows.size() + kRowsPerTask - 1) / kRowsPerTask;
+#pragma omp parallel for schedule(dynamic)
+    for (std::int64_t task = 0; task < tasks; ++task) {
+      const std::int64_t begin = task * kRowsPerTask;
+      checkpoint_.read(entry, slice.row_begin + rows.begin + begin,
+                       std::min(kRowsPerTask, rows.size() - begin), cols.begin, cols.size(),
+                       out + begin * stride, stride);
+    }
+  }
+
+  /// All columns of some rows of several tensors, one under the other.
+  Buffer<T, Cpu> read_rows(const std::vector<Part>& parts) {
+    std::int64_t rows = 0;
+    for (const Part& part : parts) rows += part.rows.size();
+    const std::int64_t cols = parts.front().slice.cols;
+    Buffer<T, Cpu> host(rows * cols);
+    T* out = host.data();
+    for (const Part& part : parts) {
+      read(part.slice, part.rows, {0, cols}, out, cols);
+      out += part.rows.size() * cols;
+    }
+    return host;
+  }
+
+  Linear finish(Buffer<T, Cpu> host, std::int64_t rows, std::int64_t cols) {
+    bytes_ += host.size_bytes();
+    return Linear(ctx_, place(ctx_, std::move(host)), rows, cols);
+  }
+  Linear matrix(const std::vector<Part>& parts) {
+    const std::int64_t cols = parts.front().slice.cols;
+    Buffer<T, Cpu> host = read_rows(parts);
+    const std::int64_t rows = host.size() / cols;
+    return finish(std::move(host), rows, cols);
+  }
+
+  /// All rows of some columns, padded with zero columns to `padded`.
+  Linear columns(const TensorSlice& slice, Range cols, std::int64_t padded) {
+    Buffer<T, Cpu> host(slice.rows * padded);
+    if (padded != cols.size())
+      std::memset(static_cast<void*>(host.data()), 0, static_cast<std::size_t>(host.size_bytes()));
+    read(slice, {0, slice.rows}, cols, host.data(), padded);
+    return finish(std::move(host), slice.rows, padded);
+  }
+
+  Linear gate_up(const TensorSlice& gate, const TensorSlice& up) {
+    const std::int64_t rows = 2 * padded_intermediate(), cols = gate.cols;
+    Buffer<T, Cpu> host(rows * cols);
+    std::memset(static_cast<void*>(host.data()), 0, static_cast<std::size_t>(host.size_bytes()));
+    interleave([&](bool is_up, Range range, std::int64_t row) {
+      read(is_up ? up : gate, range, {0, cols}, host.data() + row * cols, cols);
+    });
+    return finish(std::move(host), rows, cols);
+  }
+
+  Buffer<float, D> gate_up_bias(const TensorSlice& gate, const TensorSlice& up) {
+    if (!gate) return {};
+    Buffer<float, Cpu> host(2 * padded_intermediate());
+    std::memset(host.data(), 0, static_cast<std::size_t>(host.size_bytes()));
+    interleave([&](bool is_up, Range range, std::int64_t row) {
+      read_vector(is_up ? up : gate, range, host.data() + row);
+    });
+    return place(ctx_, std::move(host));
+  }
+
+  /// Calls visit(is_up, rows of the checkpoint, row of the interleaved weight) for blocks of 16.
+  template <typename Visit>
+  void interleave(const Visit& visit) {
+    constexpr std::int64_t unit = kernels::kGateUpInterleave;
+    const Range mine = shard_.intermediate();
+    for (std::int64_t begin = mine.begin, row = 0; begin < mine.end;
+         begin += unit, row += 2 * unit) {
+      const Range range{begin, std::min(begin + unit, mine.end)};
+      visit(false, range, row);
+      visit(true, range, row + unit);
+    }
+  }
+
+  void read_vector(const TensorSlice& slice, Range range, float* out) {
+    checkpoint_.read(checkpoint_.at(slice.name), 0, 1, slice.row_begin + range.begin, range.size(),
+                     out, range.size());
+  }
+  Buffer<float, D> bias(const std::vector<Part>& parts) {
+    if (!parts.front().slice) return {};
+    std::int64_t size = 0;
+    for (const Part& part : parts) size += part.rows.size();
+    Buffer<float, Cpu> host(size);
+    float* out = host.data();
+    for (const Part& part : parts) {
+      read_vector(part.slice, part.rows, out);
+      out += part.rows.size();
+    }
+    return place(ctx_, std::move(host));
+  }
+  Buffer<float, D> vector(const TensorSlice& slice, bool plus_one) {
+    if (!slice) return {};
+    Buffer<float, Cpu> host(slice.rows);
+    read_vector(slice, {0, slice.rows}, host.data());
+    if (plus_one)
+      for (std::int64_t i = 0; i < slice.rows; ++i) host.data()[i] += 1.0f;
+    return place(ctx_, std::move(host));
+  }
+
+  RopeBuffers<D> make_rope(const RopeConfig& rope, std::int64_t max_position) {
+    const HostRopeTable table = make_rope_table(rope, max_position);
+    return {constant(table.cos), constant(table.sin), rope.rotary_dim};
+  }
+  Buffer<float, D> constant(const std::vector<float>& values) {
+    Buffer<float, Cpu> host(static_cast<std::int64_t>(values.size()));
+    std::copy(values.begin(), values.end(), host.data());
+    return place(ctx_, std::move(host));
+  }
+
+  Context<D>& ctx_;
+  const Checkpoint& checkpoint_;
+  TensorNames names_;
+  const ModelConfig& config_;
+  const parallel::Shard& shard_;
+  std::int64_t bytes_ = 0;
+};
+
+}  // namespace tandem::runtime
