@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+// The CPU engine on 1..n ranks against transformers' reference results of tiny random models
+// (tests/fixtures/make_models.py): teacher-forced logits, greedy text, chunked prefill, several
+// sequences in one step, one step ahead.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <boost/json.hpp>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "kernels/device/cpu/context.h"
+#include "parallel/shard.h"
+#include "runtime/cache_plan.h"
+#include "runtime/device_engine.h"
+#include "runtime/scheduler.h"
+#include "support/mpi_world.h"
+
+namespace tandem::runtime {
+namespace {
+
+namespace json = boost::json;
+
+struct Case {
+  std::vector<std::int32_t> prompt, greedy;
+  std::vector<std::int64_t> positions;
+  std::vector<std::vector<float>> logits;
+};
+
+std::filesystem::path folder(const std::string& name) {
+  return std::filesystem::path(TANDEM_FIXTURES) / "models" / name;
+}
+
+std::vector<Case> read_cases(const std::string& name) {
+  std::ifstream file(folder(name) / "reference.json");
+  std::stringstream text;
+  text << file.rdbuf();
+  std::vector<Case> cases;
+  const json::value document = json::parse(text.str());
+  for (const json::value& item : document.at("cases").as_array())
+    cases.push_back({json::value_to<std::vector<std::int32_t>>(item.at("prompt")),
+                     json::value_to<std::vector<std::int32_t>>(item.at("greedy_tokens")),
+                     json::value_to<std::vector<std::int64_t>>(item.at("logit_positions")),
+                     json::value_to<std::vector<std::vector<float>>>(item.at("logits"))});
+  return cases;
+}
+
+/// An engine over all ranks of the test program.
+struct Job {
+  comm::ControlPlane control;
+  ModelConfig config;
+  std::unique_ptr<Engine> engine;
+
+  Job(const std::string& name, DType dtype, std::int32_t max_batched_tokens = 64)
+      : control(tandem::testing::world()), config(read_model_config(folder(name))) {
+    const Checkpoint checkpoint = Checkpoint::open(folder(name));
+    checkpoint.require_fits(config);
+    EngineConfig sizes;
+    sizes.dtype = dtype;
+    sizes.max_model_len = 128;
+    sizes.max_num_seqs = 8;
+    sizes.max_num_batched_tokens = max_batched_tokens;
+    sizes.kv_cache_bytes = 64 << 20;
+    sizes.kv_segment_bytes = 1 << 16;
+    LoadReport report;
+    engine = make_cpu_engine(control, config, checkpoint, sizes, &report);
+  }
+
+  /// The joined logits of the last step's only sample.
+  std::vector<float> logits() {
+    const auto& sampler = dynamic_cast<DeviceEngine<float, Cpu>&>(*engine).sampler();
+    const parallel::Range mine =
+        parallel::Shard(shard_shape(config), control.rank(), control.size()).vocab();
+    std::string bytes(reinterpret_cast<const char*>(sampler.shard_logits().data()),
+                      static_cast<std::size_t>(mine.size()) * sizeof(float));
+    std::vector<float> joined;
+    for (const std::string& part : control.all_gather(bytes)) {
+      const auto* values = reinterpret_cast<const float*>(part.data());
+      joined.insert(joined.end(), values, values + part.size() / sizeof(float));
+    }
+    return joined;
+  }
+
+  /// Runs requests through the scheduler, planned one step ahead, every rank deciding alike.
+  std::vector<std::vector<std::int32_t>> generate(const std::vector<Request>& requests) {
+    Scheduler scheduler({engine->limits(), true, {}});
+    std::vector<std::vector<std::int32_t>> texts(requests.size());
+    for (const Request& request : requests) scheduler.add(request);
+    bool pending = false;
+    while (!scheduler.idle()) {
+      const BatchPlan plan = scheduler.plan();
+      if (plan.num_tokens() > 0) engine->submit(plan);
+      const bool submitted = plan.num_tokens() > 0;
+      if (pending)
+        for (const TokenEvent& event : scheduler.commit(engine->collect()))
+          if (event.token >= 0)
+            texts[static_cast<std::size_t>(event.request)].push_back(event.token);
+      pending = submitted;
+    }
+    return texts;
+  }
+};
+
+Request greedy(RequestId id, const Case& reference) {
+  Request request;
+  request.id = id;
+  request.prompt = reference.prompt;
+  request.params.max_tokens = static_cast<std::int32_t>(reference.greedy.size());
+  request.params.ignore_eos = true;
+  return request;
+}
+
+bool shardable(const std::string& name, int size) {
+  const ModelConfig config = read_model_config(folder(name));
+  return size <= parallel::max_tensor_parallel_size(shard_shape(config));
+}
+
+class EngineTest : public ::testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    if (!shardable(GetParam(), tandem::testing::world().size()))
+      GTEST_SKIP() << "the model has too few heads or columns for this many ranks";
+  }
+};
+
+TEST_P(EngineTest, TeacherForcedLogitsEqualTransformers) {
+  Job job(GetParam(), DType::kF32);
+  std::int32_t slot = 0;
+  for (const Case& reference : read_cases(GetParam())) {
+    std::vector<std::int32_t> tokens = reference.prompt;
+    tokens.insert(tokens.end(), reference.greedy.begin(), reference.greedy.end());
+    for (std::size_t p = 0; p < tokens.size(); ++p) {
+      BatchPlan plan;
+      if (p == 0) plan.inits.push_back({slot, {}, {}, {}, {}});
+      if (p == 0) plan.assigns.push_back({slot, 0, 1 + slot});
+      plan.mapped_chunks = 2 + slot;
+      plan.segments.push_back({slot, static_cast<std::int32_t>(p), {tokens[p]}, true});
+      plan.max_kv_tokens = static_cast<std::int32_t>(p) + 1;
+      job.engine->submit(plan);
+      job.engine->collect();
+      const auto wanted = std::find(reference.positions.begin(), reference.positions.end(),
+                                    static_cast<std::int64_t>(p));
+      if (wanted == reference.positions.end()) continue;
+      const std::vector<float> got = job.logits();
+      const std::vector<float>& expected =
+          reference.logits[static_cast<std::size_t>(wanted - reference.positions.begin())];
+      ASSERT_EQ(got.size(), expected.size());
+      double error = 0, norm = 0;
+      for (std::size_t i = 0; i < got.size(); ++i) {
+        error += std::pow(got[i] - expected[i], 2);
+        norm += std::pow(expected[i], 2);
+      }
+      EXPECT_LT(std::sqrt(error / norm), 1e-4) << GetParam() << " position " << p;
+    }
+    ++slot;
+  }
+}
+
+TEST_P(EngineTest, GreedyTextsOfSeveralSequencesEqualTransformers) {
+  Job job(GetParam(), DType::kF32);
+  const std::vector<Case> cases = read_cases(GetParam());
+  std::vector<Request> requests;
+  for (std::size_t i = 0; i < cases.size(); ++i)
+    requests.push_back(greedy(static_cast<RequestId>(i), cases[i]));
+  const auto texts = job.generate(requests);
+  for (std::size_t i = 0; i < cases.size(); ++i) EXPECT_EQ(texts[i], cases[i].greedy) << i;
+}
+
+TEST_P(EngineTest, PrefillInPiecesGivesTheSameText) {
+  Job job(GetParam(), DType::kF32, /*max_batched_tokens=*/8);
+  const std::vector<Case> cases = read_cases(GetParam());
+  EXPECT_EQ(job.generate({greedy(0, cases[0])})[0], cases[0].greedy);
+}
+
+// bfloat16 rounds every activation to 8 bits: logits move by about 2^-8 of their size per layer.
+TEST_P(EngineTest, BfloatTextFollowsTheReference) {
+  Job job(GetParam(), DType::kBF16);
+  const std::vector<Case> cases = read_cases(GetParam());
+  const auto text = job.generate({greedy(0, cases[0])})[0];
+  const auto differs = std::mismatch(text.begin(), text.end(), cases[0].greedy.begin());
+  EXPECT_GE(differs.first - text.begin(), 2) << "departs from the reference at once";
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, EngineTest,
+                         ::testing::Values("llama-9q3kv", "llama-14q2kv", "llama-bf16"),
+                         [](const auto& model) {
+                           std::string name = model.param;
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
+
+}  // namespace
+}  // namespace tandem::runtime
