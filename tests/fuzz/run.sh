@@ -1,0 +1,40 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Builds every fuzz_*.cc with clang, ASan and UBSan and runs each for SECONDS (default 60):
+#   tests/fuzz/run.sh [SECONDS [NAME...]]      NAME: fuzz_tokenizer_json, ...
+# Starts from tests/fuzz/corpus/NAME/, if there; what it finds stays in the build folder. Exits
+# non-zero when a program crashes, hangs (10 s) or takes over 2 GiB, and prints the input's path.
+set -euo pipefail
+folder=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+build=${FUZZ_BUILD:-$folder/../../build-fuzz}
+seconds=${1:-60}
+shift || true
+clang=$(command -v clang++ || command -v clang++-14) || {
+  echo "no clang++ found: install the packages clang and libclang-rt-14-dev" >&2
+  exit 1
+}
+cmake -S "$folder" -B "$build" -DCMAKE_CXX_COMPILER="$clang" >/dev/null
+cmake --build "$build" -j "${FUZZ_JOBS:-2}"
+names=("$@")
+if [ ${#names[@]} -eq 0 ]; then
+  for source in "$folder"/fuzz_*.cc; do names+=("$(basename "$source" .cc)"); done
+fi
+failed=0
+for name in "${names[@]}"; do
+  corpus=$build/corpus/$name
+  mkdir -p "$corpus" "$build/findings"
+  seeds=()
+  [ -d "$folder/corpus/$name" ] && seeds+=("$folder/corpus/$name")
+  echo "== $name: $seconds s"
+  log=$build/$name.log
+  if UBSAN_OPTIONS=print_stacktrace=1 "$build/$name" -max_total_time="$seconds" -timeout=10 \
+    -rss_limit_mb=2048 -max_len=65536 -artifact_prefix="$build/findings/$name-" \
+    "$corpus" "${seeds[@]}" >"$log" 2>&1; then
+    tail -n 1 "$log"
+  else
+    grep -m 40 -A 30 -E "ERROR|runtime error|ALARM" "$log" || tail -n 20 "$log"
+    echo "== $name FAILED: the whole log is $log, the input is in $build/findings/" >&2
+    failed=1
+  fi
+done
+exit $failed
