@@ -14,32 +14,21 @@ __global__ void __launch_bounds__(kEditThreads) slot_edits_kernel(SlotEdits<Cuda
   pdl_wait();
   pdl_trigger();
   const SlotView<Cuda>& slots = edits.slots;
-  const auto history = [&](std::int32_t slot) {
-    return slots.history + std::int64_t{slot} * slots.history_stride;
-  };
   for (int i = threadIdx.x; i < edits.num_inits; i += kEditThreads) {
     const SlotInitRecord& init = edits.inits[i];
     slots.params[init.slot] = init.params;
     slots.last_token[init.slot] = 0;
-    slots.length[init.slot] = 0;
+    slots.length[init.slot] = init.length;
     slots.done[init.slot] = 0;
   }
   for (int i = threadIdx.x; i < edits.num_assigns; i += kEditThreads) {
     const ChunkAssignRecord& assign = edits.assigns[i];
     slots.chunk_table[std::int64_t{assign.slot} * slots.table_stride + assign.index] = assign.chunk;
   }
-  for (int i = threadIdx.x; i < edits.num_history; i += kEditThreads)
-    history(edits.history[i].slot)[edits.history[i].position] = edits.history[i].token;
-  for (int i = 0; i < edits.num_copies; ++i) {
-    __syncthreads();
-    const SlotCopyRecord copy = edits.copies[i];
-    const std::int32_t length = slots.length[copy.from];
-    for (int p = threadIdx.x; p <= length; p += kEditThreads)
-      history(copy.to)[p] = history(copy.from)[p];
-    if (threadIdx.x == 0) {
-      slots.last_token[copy.to] = slots.last_token[copy.from];
-      slots.length[copy.to] = length;
-    }
+  for (int i = threadIdx.x; i < edits.num_history; i += kEditThreads) {
+    const HistoryRecord& record = edits.history[i];
+    slots.history[std::int64_t{record.slot} * slots.history_stride + record.position] =
+        record.token;
   }
 }
 
@@ -84,7 +73,7 @@ __global__ void end_step_kernel(EndStepArgs<Cuda> args) {
 }  // namespace
 
 void apply_slot_edits(Context<Cuda>& ctx, const SlotEdits<Cuda>& edits) {
-  if (edits.num_inits + edits.num_assigns + edits.num_history + edits.num_copies == 0) return;
+  if (edits.num_inits + edits.num_assigns + edits.num_history == 0) return;
   launch(ctx, dependent(dim3(1), dim3(kEditThreads)), slot_edits_kernel, edits);
 }
 
