@@ -2,6 +2,9 @@
 # libcuda is never linked (kernels/device/cuda/driver.h), so the programs start without a driver.
 target_sources(tandem_kernels PRIVATE
   cuda/add_norm.cu
+  cuda/all_reduce.cu
+  cuda/all_reduce_grid.cc
+  cuda/all_reduce_norm.cu
   cuda/attend.cc
   cuda/attend_any.cu
   cuda/attend_decode.cu

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/cuda_communicator.h"
+
+#include <algorithm>
+#include <exception>
+#include <limits>
+
+#include "comm/nccl_check.h"
+#include "kernels/device/error.h"
+#include "kernels/device/log.h"
+
+namespace tandem::comm {
+namespace {
+
+using kernels::PeerAlgorithm;
+
+ncclDataType_t nccl_type(DType type) {
+  return type == DType::kF32 ? ncclFloat : type == DType::kBF16 ? ncclBfloat16 : ncclHalf;
+}
+
+AllReduceTable make_table(AllReduceChoice choice, int ranks) {
+  constexpr std::int64_t kAll = std::numeric_limits<std::int64_t>::max();
+  const AllReduceTable defaults = default_all_reduce_table(ranks);
+  switch (choice) {
+    case AllReduceChoice::kOneShot:
+      return {defaults.push_bytes, kAll, 0};
+    case AllReduceChoice::kTwoShot:
+      return {0, 0, kAll};
+    case AllReduceChoice::kNccl:
+      return {0, 0, 0};
+    case AllReduceChoice::kAuto:
+      break;
+  }
+  return defaults;
+}
+
+template <typename T>
+bool aligned(const T* data) {
+  return reinterpret_cast<std::uintptr_t>(data) % 16 == 0;
+}
+
+template <typename T>
+kernels::PeerGrid grid_of(Span<T, Cuda> data) {
+  return kernels::flat_grid((data.size * static_cast<std::int64_t>(sizeof(T)) + 15) / 16);
+}
+
+}  // namespace
+
+Communicator<Cuda>::Communicator(Context<Cuda>& ctx, ControlPlane& control,
+                                 const CudaCommunicatorOptions& options)
+    : control_(control),
+      compute_(ctx.compute()),
+      table_(make_table(options.all_reduce, control.size())) {
+  if (size() == 1) return;
+  prepare_nccl(control, options.allow_shared_gpu);
+  decode_ =
+      std::make_unique<NcclComm>(control, NcclCommOptions{"tandem-decode", 0, options.deadline});
+  prefill_ = std::make_unique<NcclComm>(
+      control, NcclCommOptions{"tandem-prefill", options.prefill_max_ctas, options.deadline});
+  connect_peers(options);
+  warm_up(ctx);
+}
+
+/// IPC before the window: it is not tied to one version of NCCL and works on a shared GPU.
+void Communicator<Cuda>::connect_peers(const CudaCommunicatorOptions& options) {
+  if (options.all_reduce == AllReduceChoice::kNccl) return;
+  std::string why = concat("there are more than ", kernels::kMaxPeers, " ranks"), why_window;
+  if (size() <= kernels::kMaxPeers) {
+    const std::int64_t size_bytes = kernels::PeerLayout{size()}.size_bytes();
+    auto mapping = map_over_ipc(control_, size_bytes, why);
+    if (!mapping) mapping = map_over_window(control_, *decode_, size_bytes, why_window);
+    if (mapping) {
+      peers_ = std::make_unique<PeerMemory>(rank(), std::move(*mapping));
+      control_.barrier();
+      return;
+    }
+  }
+  const std::string reason = concat(why, why_window.empty() ? "" : "; ", why_window);
+  TANDEM_REQUIRE(
+      options.all_reduce == AllReduceChoice::kAuto, "--all-reduce=", name(options.all_reduce),
+      " needs peer memory, which there is none of (", reason, "): use --all-reduce=auto");
+  log_info("no peer memory (", reason, "): all collectives go through NCCL");
+}
+
+/// NCCL connects lazily: every communicator runs once before anything is captured or timed.
+void Communicator<Cuda>::warm_up(Context<Cuda>& ctx) {
+  const Buffer<float, Cuda> data(1024);
+  fill_zero(ctx, data.data(), data.size_bytes());
+  for (const NcclComm* comm : {decode_.get(), prefill_.get()})
+    TANDEM_CHECK(ncclAllReduce(data.data(), data.data(), 1024, ncclFloat, ncclSum, comm->handle(),
+                               compute_.handle()));
+  compute_.synchronize();
+}
+
+Communicator<Cuda>::~Communicator() {
+  if (size() == 1) return;
+  // A peer may still be reading our workspace. After a failure nobody is waited for.
+  if (std::uncaught_exceptions() > 0) {
+    if (decode_ != nullptr) decode_->abort();
+    if (prefill_ != nullptr) prefill_->abort();
+    return;
+  }
+  try {
+    compute_.synchronize();
+    control_.barrier();
+  } catch (const std::exception& error) {
+    log_warn("while closing the communicator: ", error.what());
+  }
+}
+
+std::optional<PeerAlgorithm> Communicator<Cuda>::algorithm_for(std::int64_t size_bytes) const {
+  if (peers_ == nullptr) return std::nullopt;
+  if (size_bytes <= table_.push_bytes) return PeerAlgorithm::kPush;
+  if (size_bytes <= table_.pull_bytes) return PeerAlgorithm::kPull;
+  if (size_bytes <= table_.two_shot_bytes) return PeerAlgorithm::kTwoShot;
+  return std::nullopt;
+}
+
+ncclComm_t Communicator<Cuda>::nccl(const Stream<Cuda>& stream) const {
+  return (stream.capturing() ? decode_ : prefill_)->handle();
+}
+
+template <typename T>
+void Communicator<Cuda>::all_reduce_sum(Context<Cuda>& ctx, Span<T, Cuda> data) {
+  if (size() == 1 || data.size == 0) return;
+  const auto algorithm = algorithm_for(data.size * static_cast<std::int64_t>(sizeof(T)));
+  if (algorithm && aligned(data.data) && kernels::fits(*algorithm, grid_of(data)))
+    return kernels::peer_all_reduce(ctx, compute_, peers_->view(), *algorithm, data);
+  all_reduce_sum_on(compute_, data);
+}
+
+template <typename T>
+void Communicator<Cuda>::all_reduce_sum_on(Stream<Cuda>& stream, Span<T, Cuda> data) {
+  if (size() == 1 || data.size == 0) return;
+  TANDEM_CHECK(ncclAllReduce(data.data, data.data, static_cast<std::size_t>(data.size),
+                             nccl_type(dtype_of<T>), ncclSum, nccl(stream), stream.handle()));
+}
+
+void Communicator<Cuda>::all_gather(Context<Cuda>& ctx, const void* mine, void* out,
+                                    std::int64_t size_bytes) {
+  all_gather_v(ctx, mine, out,
+               std::vector<std::int64_t>(static_cast<std::size_t>(size()), size_bytes));
+}
+
+void Communicator<Cuda>::all_gather_v(Context<Cuda>& ctx, const void* mine, void* out,
+                                      const std::vector<std::int64_t>& counts_bytes) {
+  if (size() == 1) return copy_on_device(ctx, out, mine, counts_bytes[0]);
+  const std::int64_t longest = *std::max_element(counts_bytes.begin(), counts_bytes.end());
+  if (peers_ != nullptr && longest <= kernels::kMaxPeerGatherBytes)
+    return kernels::peer_all_gather(ctx, compute_, peers_->view(), mine, out, counts_bytes);
+  const ncclComm_t comm = nccl(compute_);
+  TANDEM_CHECK(ncclGroupStart());
+  auto* to = static_cast<std::byte*>(out);
+  for (int root = 0; root < size(); ++root) {
+    const auto count = static_cast<std::size_t>(counts_bytes[static_cast<std::size_t>(root)]);
+    if (count > 0)
+      TANDEM_CHECK(ncclBroadcast(mine, to, count, ncclUint8, root, comm, compute_.handle()));
+    to += count;
+  }
+  TANDEM_CHECK(ncclGroupEnd());
+}
+
+template <typename T>
+void Communicator<Cuda>::reduce_add_norm(Context<Cuda>& ctx, TensorView<T, Cuda> partial,
+                                         const kernels::AddNormArgs<T, Cuda>& args) {
+  TANDEM_ASSERT(partial.stride == partial.cols && args.branch.data == partial.data,
+                "the partial sum is contiguous and is the branch");
+  const std::int64_t elements = partial.rows * partial.cols;
+  const auto algorithm = algorithm_for(elements * static_cast<std::int64_t>(sizeof(T)));
+  if (size() > 1 && algorithm && kernels::can_reduce_add_norm(peers_->view(), *algorithm, partial, args))
+    return kernels::peer_reduce_add_norm(ctx, compute_, peers_->view(), *algorithm, partial, args);
+  all_reduce_sum(ctx, Span<T, Cuda>{partial.data, elements});
+  kernels::add_norm(ctx, args);
+}
+
+void Communicator<Cuda>::raise_error() noexcept {
+  if (peers_ != nullptr) peers_->raise_error();
+}
+
+std::string Communicator<Cuda>::async_error() const {
+  if (size() == 1) return {};
+  const std::string decode = decode_->async_error();
+  return decode.empty() ? prefill_->async_error() : decode;
+}
+
+template void Communicator<Cuda>::all_reduce_sum(Context<Cuda>&, Span<float, Cuda>);
+template void Communicator<Cuda>::all_reduce_sum(Context<Cuda>&, Span<BFloat16, Cuda>);
+template void Communicator<Cuda>::all_reduce_sum(Context<Cuda>&, Span<Float16, Cuda>);
+template void Communicator<Cuda>::all_reduce_sum_on(Stream<Cuda>&, Span<float, Cuda>);
+template void Communicator<Cuda>::all_reduce_sum_on(Stream<Cuda>&, Span<BFloat16, Cuda>);
+template void Communicator<Cuda>::all_reduce_sum_on(Stream<Cuda>&, Span<Float16, Cuda>);
+template void Communicator<Cuda>::reduce_add_norm(Context<Cuda>&, TensorView<float, Cuda>,
+                                                  const kernels::AddNormArgs<float, Cuda>&);
+template void Communicator<Cuda>::reduce_add_norm(Context<Cuda>&, TensorView<BFloat16, Cuda>,
+                                                  const kernels::AddNormArgs<BFloat16, Cuda>&);
+template void Communicator<Cuda>::reduce_add_norm(Context<Cuda>&, TensorView<Float16, Cuda>,
+                                                  const kernels::AddNormArgs<Float16, Cuda>&);
+
+}  // namespace tandem::comm

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+// The data plane of CUDA ranks: own kernels over peer memory for small messages, NCCL for the rest.
+// Two NCCL communicators: one for what is captured into decode graphs, one for eager steps, because
+// no eager collective may run on a communicator while a graph that captured it is in flight.
+// Own kernels run on the compute stream in its memory sync domain; NCCL's kernels are logical
+// remote, so the stream's map puts them in the comm domain. Used by the step thread; `raise_error`
+// and `async_error` by any. Teardown: graphs first, then this (collective: it meets the other
+// ranks), then the context, all before MPI ends.
+#pragma once
+
+#include <memory>
+
+#include "comm/all_reduce_choice.h"
+#include "comm/communicator.h"
+#include "comm/nccl_comm.h"
+#include "comm/peer_memory.h"
+#include "kernels/cuda/all_reduce.h"
+
+namespace tandem::comm {
+
+struct CudaCommunicatorOptions {
+  AllReduceChoice all_reduce = AllReduceChoice::kAuto;
+  bool allow_shared_gpu = false;       ///< Ranks may share a GPU: right, but slow.
+  int prefill_max_ctas = 16;           ///< SMs an eager NCCL collective may take; 0: NCCL decides.
+  std::chrono::seconds deadline{120};  ///< For NCCL to connect.
+};
+
+template <>
+class Communicator<Cuda> {
+ public:
+  /// Collective, on the GPU of `ctx`. `control` outlives it.
+  Communicator(Context<Cuda>& ctx, ControlPlane& control, const CudaCommunicatorOptions& options);
+  Communicator(const Communicator&) = delete;
+  Communicator& operator=(const Communicator&) = delete;
+  ~Communicator();
+
+  int rank() const { return control_.rank(); }
+  int size() const { return control_.size(); }
+
+  /// data[i] = sum over ranks, in place, on the compute stream. T is float, BFloat16 or Float16.
+  template <typename T>
+  void all_reduce_sum(Context<Cuda>& ctx, Span<T, Cuda> data);
+
+  /// The same by NCCL on `stream`, eager, for overlap with the compute stream.
+  template <typename T>
+  void all_reduce_sum_on(Stream<Cuda>& stream, Span<T, Cuda> data);
+
+  /// out = rank 0's `mine`, then rank 1's, ...; all of equal size. On the compute stream.
+  void all_gather(Context<Cuda>& ctx, const void* mine, void* out, std::int64_t size_bytes);
+
+  /// Rank r gives `counts[r]` bytes; out holds them one after the other. On the compute stream.
+  void all_gather_v(Context<Cuda>& ctx, const void* mine, void* out,
+                    const std::vector<std::int64_t>& counts_bytes);
+
+  /// Sums `partial` over ranks, then `add_norm` with args.branch = partial; one kernel while the
+  /// message is small. On the compute stream.
+  template <typename T>
+  void reduce_add_norm(Context<Cuda>& ctx, TensorView<T, Cuda> partial,
+                       const kernels::AddNormArgs<T, Cuda>& args);
+
+  /// Own kernels or NCCL from here on; measurements use it. Equal on all ranks.
+  void set_table(const AllReduceTable& table) { table_ = table; }
+  const AllReduceTable& table() const { return table_; }
+  bool has_peer_memory() const { return peers_ != nullptr; }
+
+  /// Ends all spins of own kernels and all running NCCL collectives of this rank.
+  void raise_error() noexcept;
+  /// Empty, or what went wrong in a collective that was enqueued earlier.
+  std::string async_error() const;
+
+ private:
+  std::optional<kernels::PeerAlgorithm> algorithm_for(std::int64_t size_bytes) const;
+  ncclComm_t nccl(const Stream<Cuda>& stream) const;
+  void connect_peers(const CudaCommunicatorOptions& options);
+  void warm_up(Context<Cuda>& ctx);
+
+  ControlPlane& control_;
+  Stream<Cuda>& compute_;
+  AllReduceTable table_;
+  std::unique_ptr<NcclComm> decode_, prefill_;
+  std::unique_ptr<PeerMemory> peers_;
+};
+
+}  // namespace tandem::comm

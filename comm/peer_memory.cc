@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/peer_memory.h"
+
+#include <cstring>
+
+#include "comm/peer_host.h"
+#include "kernels/device/cuda/check.h"
+#include "kernels/device/error.h"
+
+namespace tandem::comm {
+namespace {
+
+using kernels::kPeerBlocks;
+using kernels::kPeerFamilies;
+
+/// Zeroed and complete before its handle leaves this process.
+std::shared_ptr<void> allocate_workspace(std::int64_t size_bytes) {
+  std::shared_ptr<void> memory(allocate(Cuda{}, static_cast<std::size_t>(size_bytes)),
+                               [](void* pointer) { deallocate(Cuda{}, pointer); });
+  TANDEM_CHECK(cudaMemset(memory.get(), 0, static_cast<std::size_t>(size_bytes)));
+  TANDEM_CHECK(cudaDeviceSynchronize());
+  return memory;
+}
+
+struct IpcOffer {
+  cudaIpcMemHandle_t handle;
+  std::string text() const {
+    return std::string(reinterpret_cast<const char*>(&handle), sizeof handle);
+  }
+};
+
+std::shared_ptr<void> open_ipc(const std::string& text) {
+  cudaIpcMemHandle_t handle{};
+  std::memcpy(&handle, text.data(), sizeof handle);
+  void* memory = nullptr;
+  TANDEM_CHECK(cudaIpcOpenMemHandle(&memory, handle, cudaIpcMemLazyEnablePeerAccess));
+  return {memory, [](void* pointer) { TANDEM_CHECK_NOEXCEPT(cudaIpcCloseMemHandle(pointer)); }};
+}
+
+}  // namespace
+
+std::optional<SharedMapping> map_over_ipc(ControlPlane& control, std::int64_t size_bytes,
+                                          std::string& why) {
+  for (const std::string& host : control.all_gather(host_identity()))
+    if (host != host_identity()) {
+      why = "the ranks are on several hosts";
+      return std::nullopt;
+    }
+  SharedMapping mapping;
+  try {
+    std::shared_ptr<void> own;
+    IpcOffer offer{};
+    control.together([&] {
+      own = allocate_workspace(size_bytes);
+      TANDEM_CHECK(cudaIpcGetMemHandle(&offer.handle, own.get()));
+    });
+    const std::vector<std::string> offers = control.all_gather(offer.text());
+    mapping.owners.push_back(own);
+    control.together([&] {
+      for (int r = 0; r < control.size(); ++r) {
+        if (r != control.rank()) mapping.owners.push_back(open_ipc(offers[r]));
+        mapping.peers.push_back(
+            static_cast<std::byte*>(r == control.rank() ? own.get() : mapping.owners.back().get()));
+      }
+    });
+  } catch (const Error& error) {
+    why = error.what();
+    while (!mapping.owners.empty()) mapping.owners.pop_back();
+    control.barrier();
+    return std::nullopt;
+  }
+  return mapping;
+}
+
+PeerMemory::PeerMemory(int rank, SharedMapping mapping)
+    : mapping_(std::move(mapping)), counters_(kPeerFamilies * kPeerBlocks + 1), one_(1) {
+  TANDEM_CHECK(cudaGetDevice(&device_));
+  TANDEM_CHECK(cudaMemset(counters_.data(), 0, static_cast<std::size_t>(counters_.size_bytes())));
+  TANDEM_CHECK(cudaDeviceSynchronize());
+  TANDEM_CHECK(cudaStreamCreateWithFlags(&error_stream_, cudaStreamNonBlocking));
+  one_[0] = 1;
+  view_.rank = rank;
+  view_.size = static_cast<int>(mapping_.peers.size());
+  for (int r = 0; r < view_.size; ++r) view_.peers[r] = mapping_.peers[static_cast<std::size_t>(r)];
+  view_.epochs = counters_.data();
+  view_.error_word = counters_.data() + kPeerFamilies * kPeerBlocks;
+}
+
+PeerMemory::~PeerMemory() {
+  TANDEM_CHECK_NOEXCEPT(cudaStreamDestroy(error_stream_));
+  while (!mapping_.owners.empty()) mapping_.owners.pop_back();
+}
+
+void PeerMemory::raise_error() noexcept {
+  TANDEM_CHECK_NOEXCEPT(cudaSetDevice(device_));
+  TANDEM_CHECK_NOEXCEPT(cudaMemcpyAsync(view_.error_word, one_.data(), sizeof(std::uint32_t),
+                                        cudaMemcpyHostToDevice, error_stream_));
+}
+
+bool PeerMemory::failed() {
+  std::uint32_t word = 0;
+  TANDEM_CHECK(
+      cudaMemcpyAsync(&word, view_.error_word, sizeof word, cudaMemcpyDeviceToHost, error_stream_));
+  TANDEM_CHECK(cudaStreamSynchronize(error_stream_));
+  return word != 0;
+}
+
+std::vector<std::unique_ptr<PeerMemory>> local_peers(int size) {
+  const std::int64_t size_bytes = kernels::PeerLayout{size}.size_bytes();
+  SharedMapping mapping;
+  for (int r = 0; r < size; ++r) {
+    mapping.owners.push_back(allocate_workspace(size_bytes));
+    mapping.peers.push_back(static_cast<std::byte*>(mapping.owners.back().get()));
+  }
+  std::vector<std::unique_ptr<PeerMemory>> ranks;
+  for (int r = 0; r < size; ++r) ranks.push_back(std::make_unique<PeerMemory>(r, mapping));
+  return ranks;
+}
+
+}  // namespace tandem::comm

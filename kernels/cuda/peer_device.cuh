@@ -1,0 +1,183 @@
+// SPDX-License-Identifier: Apache-2.0
+// Device side of `PeerView`: guarded spins, flags, and 16-byte accesses that peers may see. System
+// scope throughout: the peer may be another GPU, and its kernel in another memory sync domain.
+#pragma once
+
+#include "kernels/cuda/peer_view.h"
+#include "kernels/device/cuda/dtype.cuh"
+
+namespace tandem::kernels {
+
+struct Words {
+  std::uint64_t low, high;
+};
+
+/// 8-byte halves are each written and read whole, which is what the push protocol needs.
+__device__ __forceinline__ void store_words(void* to, Words words) {
+  asm volatile("st.relaxed.sys.global.v2.u64 [%0], {%1, %2};" ::"l"(to), "l"(words.low),
+               "l"(words.high)
+               : "memory");
+}
+__device__ __forceinline__ Words load_words(const void* from) {
+  Words words;
+  asm volatile("ld.relaxed.sys.global.v2.u64 {%0, %1}, [%2];"
+               : "=l"(words.low), "=l"(words.high)
+               : "l"(from)
+               : "memory");
+  return words;
+}
+__device__ __forceinline__ void store_release(void* to, std::uint32_t value) {
+  asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(to), "r"(value) : "memory");
+}
+__device__ __forceinline__ std::uint32_t load_acquire(const void* from) {
+  std::uint32_t value;
+  asm volatile("ld.acquire.sys.global.u32 %0, [%1];" : "=r"(value) : "l"(from) : "memory");
+  return value;
+}
+__device__ __forceinline__ std::uint64_t global_timer_ns() {
+  std::uint64_t now;
+  asm volatile("mov.u64 %0, %globaltimer;" : "=l"(now));
+  return now;
+}
+
+/// Counts the polls of one thread. After 1 ms it looks at the error word now and then; once that
+/// is set, or was when the kernel began, every wait ends at once and the results mean nothing.
+class SpinGuard {
+ public:
+  __device__ explicit SpinGuard(const PeerView& view)
+      : error_word_(view.error_word), limit_ns_(view.spin_limit_ns) {
+    broken_ = *static_cast<volatile std::uint32_t*>(error_word_) != 0;
+  }
+
+  /// Call after a poll that found nothing; true: give up.
+  __device__ bool expired() {
+    if (broken_ || (++polls_ & 255u) != 0) return broken_;
+    const std::uint64_t now = global_timer_ns();
+    if (start_ns_ == 0) start_ns_ = now;
+    const std::uint64_t waited = now - start_ns_;
+    if (waited < 1'000'000) return false;
+    volatile std::uint32_t* word = error_word_;
+    if (waited > limit_ns_) *word = 1;
+    broken_ = *word != 0;
+    return broken_;
+  }
+
+ private:
+  std::uint32_t* error_word_;
+  std::uint64_t limit_ns_, start_ns_ = 0;
+  std::uint32_t polls_ = 0;
+  bool broken_;
+};
+
+/// The number of this call of a family, for this block. 0 is never used: memory starts as 0.
+/// Successors have alternating parity.
+__device__ __forceinline__ std::uint32_t next_epoch(const PeerView& view, PeerFamily family) {
+  const volatile std::uint32_t* epochs = view.epochs + static_cast<int>(family) * kPeerBlocks;
+  const std::uint32_t last = epochs[blockIdx.x];
+  return last == 0xffffffffu ? 2u : last + 1u;
+}
+/// By one thread, after a block-wide sync behind the last use of the epoch.
+__device__ __forceinline__ void finish_epoch(const PeerView& view, PeerFamily family,
+                                             std::uint32_t epoch) {
+  view.epochs[static_cast<int>(family) * kPeerBlocks + static_cast<int>(blockIdx.x)] = epoch;
+}
+
+/// Block b of every rank waits for block b of all others; what its threads wrote before, to any
+/// rank's memory, is visible to them after.
+__device__ __forceinline__ void peer_block_barrier(const PeerView& view, int flag_set,
+                                                   std::uint32_t epoch, SpinGuard& guard) {
+  __syncthreads();
+  const int peer = static_cast<int>(threadIdx.x);
+  if (peer < view.size && peer != view.rank) {
+    store_release(view.peers[peer] + PeerLayout::flag(flag_set, blockIdx.x, view.rank), epoch);
+    const std::byte* flag = view.peers[view.rank] + PeerLayout::flag(flag_set, blockIdx.x, peer);
+    // A fast peer may already be one call ahead.
+    while (static_cast<std::int32_t>(load_acquire(flag) - epoch) < 0 && !guard.expired()) {
+    }
+  }
+  __syncthreads();
+}
+
+template <typename E>
+__device__ __forceinline__ Words to_words(const Pack<E>& pack) {
+  return *reinterpret_cast<const Words*>(&pack);
+}
+template <typename E>
+__device__ __forceinline__ Pack<E> to_pack(const Words& words) {
+  return *reinterpret_cast<const Pack<E>*>(&words);
+}
+
+/// sum = first, or sum += value; in rank order this is the one order all ranks use.
+template <typename E>
+__device__ __forceinline__ void accumulate(float* sum, const Pack<E>& pack, bool first) {
+#pragma unroll
+  for (int i = 0; i < Pack<E>::kSize; ++i) {
+    const float value = to_float(pack.values[i]);
+    sum[i] = first ? value : sum[i] + value;
+  }
+}
+template <typename E>
+__device__ __forceinline__ Pack<E> round_pack(const float* sum) {
+  Pack<E> pack;
+#pragma unroll
+  for (int i = 0; i < Pack<E>::kSize; ++i) pack.values[i] = from_float<E>(sum[i]);
+  return pack;
+}
+
+/// Puts 16 bytes into the push region of every peer: data and epoch side by side in 8 bytes.
+/// `to` is the offset of this rank's part for the block.
+__device__ __forceinline__ void push_words(const PeerView& view, std::int64_t to, Words words,
+                                           std::uint32_t epoch) {
+  const std::uint64_t mark = static_cast<std::uint64_t>(epoch) << 32;
+  const Words first{(words.low & 0xffffffffu) | mark, (words.low >> 32) | mark};
+  const Words second{(words.high & 0xffffffffu) | mark, (words.high >> 32) | mark};
+  for (int step = 1; step < view.size; ++step) {
+    // Every rank begins with another peer, so that no one's links are hit by all at once.
+    const int sum = view.rank + step;
+    std::byte* peer = view.peers[sum < view.size ? sum : sum - view.size];
+    store_words(peer + to, first);
+    store_words(peer + to + 16, second);
+  }
+}
+
+/// Waits for the pack of every other rank in the push region and calls `use(r, words)` for all
+/// ranks in order, this rank's own `own` included. `from(r)` is the address of rank r's part. The
+/// loads of four ranks are in flight together; more would not fit the registers.
+template <typename From, typename Use>
+__device__ __forceinline__ void poll_words(const PeerView& view, std::uint32_t epoch, Words own,
+                                           SpinGuard& guard, const From& from, const Use& use) {
+  constexpr int kGroup = 4;
+#pragma unroll
+  for (int begin = 0; begin < kMaxPeers; begin += kGroup) {
+    if (begin >= view.size) return;
+    Words first[kGroup], second[kGroup];
+    bool ready;
+    do {
+      ready = true;
+#pragma unroll
+      for (int i = 0; i < kGroup; ++i) {
+        const int r = begin + i;
+        if (r >= view.size || r == view.rank) continue;
+        first[i] = load_words(from(r));
+        second[i] = load_words(from(r) + 16);
+      }
+#pragma unroll
+      for (int i = 0; i < kGroup; ++i) {
+        const int r = begin + i;
+        if (r >= view.size || r == view.rank) continue;
+        ready = ready && (first[i].low >> 32) == epoch && (first[i].high >> 32) == epoch &&
+                (second[i].low >> 32) == epoch && (second[i].high >> 32) == epoch;
+      }
+    } while (!ready && !guard.expired());
+#pragma unroll
+    for (int i = 0; i < kGroup; ++i) {
+      const int r = begin + i;
+      if (r >= view.size) continue;
+      const Words arrived{(first[i].low & 0xffffffffu) | (first[i].high << 32),
+                          (second[i].low & 0xffffffffu) | (second[i].high << 32)};
+      use(r, r == view.rank ? own : arrived);
+    }
+  }
+}
+
+}  // namespace tandem::kernels

@@ -1,0 +1,54 @@
+// SPDX-License-Identifier: Apache-2.0
+// What a kernel needs to talk to the other ranks of its group by loads and stores: the address of
+// every rank's workspace as seen from here, and this rank's own counters. Plain data, passed by
+// value to kernels; `comm/peer_memory` owns what it points to. All workspaces have the layout of
+// `PeerLayout` and start zeroed. One collective at a time per view.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace tandem::kernels {
+
+inline constexpr int kMaxPeers = 8;
+inline constexpr int kPeerBlocks = 128;  ///< Largest grid of a peer kernel; all co-resident.
+
+/// Kernel families with counters and regions of their own: mixing them in any order is safe.
+enum class PeerFamily : std::int32_t { kPush, kPull, kTwoShot };
+inline constexpr int kPeerFamilies = 3;
+
+struct PeerView {
+  std::int32_t rank = 0, size = 1;
+  std::byte* peers[kMaxPeers] = {};     ///< [size] workspaces; peers[rank] is local.
+  std::uint32_t* epochs = nullptr;      ///< [kPeerFamilies, kPeerBlocks] calls so far, local.
+  std::uint32_t* error_word = nullptr;  ///< Local; not 0: every spin returns at once.
+  std::int32_t max_blocks = kPeerBlocks;    ///< Of a grid; equal on all ranks.
+  std::uint64_t spin_limit_ns = 120'000'000'000;  ///< A longer spin sets the error word.
+};
+
+/// Offsets in bytes. Every block has its own part of every region, so that a block's counter alone
+/// tells which of the two halves it uses, whatever grids other calls had.
+struct PeerLayout {
+  static constexpr std::int64_t kPushPacks = 256;   ///< 16-byte packs of a block, push.
+  static constexpr std::int64_t kPullPacks = 2048;  ///< The same, pull and two-shot.
+  static constexpr std::int64_t kFlagSets = 3;      ///< pull, two-shot before and after the sum
+
+  std::int64_t size = 1;  ///< Ranks.
+
+  static constexpr std::int64_t flag(std::int64_t set, std::int64_t block, std::int64_t source) {
+    return ((set * kPeerBlocks + block) * kMaxPeers + source) * 4;
+  }
+  static constexpr std::int64_t flags_bytes() { return kFlagSets * kPeerBlocks * kMaxPeers * 4; }
+
+  /// [half][source][block][pack] of 32 bytes: 16 bytes of data, each 4 beside the epoch.
+  constexpr std::int64_t push(std::int64_t half, std::int64_t source, std::int64_t block) const {
+    return flags_bytes() + ((half * size + source) * kPeerBlocks + block) * kPushPacks * 32;
+  }
+  /// [region][half][block][pack] of 16 bytes; regions: pull, two-shot inputs, two-shot sums.
+  constexpr std::int64_t pull(std::int64_t region, std::int64_t half, std::int64_t block) const {
+    return push(2, 0, 0) + ((region * 2 + half) * kPeerBlocks + block) * kPullPacks * 16;
+  }
+  constexpr std::int64_t size_bytes() const { return pull(3, 0, 0); }
+};
+
+}  // namespace tandem::kernels

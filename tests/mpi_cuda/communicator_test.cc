@@ -1,0 +1,193 @@
+// SPDX-License-Identifier: Apache-2.0
+// The CUDA data plane between real ranks. Ranks share GPUs when there are fewer GPUs than ranks:
+// then own kernels go over CUDA IPC and NCCL over sockets, right but slow.
+#include "comm/cuda_communicator.h"
+
+#include <cmath>
+
+#include "kernels/device/cuda/graph.h"
+#include "parity/gpu.h"
+#include "support/mpi_world.h"
+
+namespace tandem::comm {
+namespace {
+
+using tandem::testing::download;
+using tandem::testing::upload;
+
+float rough(int rank, std::int64_t i, int call) {
+  return std::sin(static_cast<float>(i * 13 + rank * 7919 + call * 523)) *
+         std::exp2(static_cast<float>(rank * 2));
+}
+
+/// Made once: NCCL takes seconds to connect over sockets.
+struct World {
+  ControlPlane control{tandem::testing::world()};
+  bool shared = false;  ///< Ranks share a GPU.
+  std::unique_ptr<Context<Cuda>> ctx;
+  std::unique_ptr<Communicator<Cuda>> comm;
+};
+
+class CudaRanks : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    if (!tandem::testing::gpu_missing().empty()) return;
+    world_ = std::make_unique<World>();
+    const auto gpus = static_cast<int>(query_devices().devices.size());
+    const MpiSession& session = tandem::testing::world();
+    CudaOptions options;
+    options.device = session.local_rank() % gpus;
+    world_->shared = session.local_size() > gpus;
+    world_->ctx = std::make_unique<Context<Cuda>>(options);
+    if (world_->shared) {
+      EXPECT_THROW(prepare_nccl(world_->control, false), ConfigError);
+    }
+    CudaCommunicatorOptions comm_options;
+    comm_options.allow_shared_gpu = true;
+    world_->comm =
+        std::make_unique<Communicator<Cuda>>(*world_->ctx, world_->control, comm_options);
+  }
+  static void TearDownTestSuite() {
+    if (world_ == nullptr) return;
+    world_->comm.reset();
+    world_.reset();
+  }
+  void SetUp() override {
+    if (world_ == nullptr) GTEST_SKIP() << tandem::testing::gpu_missing();
+  }
+
+  Context<Cuda>& ctx() { return *world_->ctx; }
+  Communicator<Cuda>& comm() { return *world_->comm; }
+
+  template <typename T>
+  std::vector<T> input(int rank, std::int64_t size, int call) {
+    std::vector<T> values;
+    for (std::int64_t i = 0; i < size; ++i) values.push_back(T(rough(rank, i, call)));
+    return values;
+  }
+  template <typename T>
+  T sum(std::int64_t i, int call) {
+    float total = static_cast<float>(T(rough(0, i, call)));
+    for (int r = 1; r < comm().size(); ++r) total += static_cast<float>(T(rough(r, i, call)));
+    return T(total);
+  }
+  /// The same bytes on all ranks.
+  void expect_equal_everywhere(const void* bytes, std::size_t size) {
+    const auto all = world_->control.all_gather(std::string(static_cast<const char*>(bytes), size));
+    for (std::size_t r = 1; r < all.size(); ++r) EXPECT_TRUE(all[r] == all[0]) << "rank " << r;
+  }
+
+  static std::unique_ptr<World> world_;
+};
+
+std::unique_ptr<World> CudaRanks::world_;
+
+TEST_F(CudaRanks, OwnKernelsSumBitwiseBackToBack) {
+  if (comm().size() == 1) GTEST_SKIP() << "one rank";
+  ASSERT_TRUE(comm().has_peer_memory());
+  const AllReduceTable before = comm().table();
+  const AllReduceTable tables[] = {{1 << 20, 0, 0}, {0, 1 << 20, 0}, {0, 0, 1 << 20}};
+  constexpr std::int64_t kSize = 6007;
+  constexpr int kCalls = 6;
+  int call = 0;
+  for (const AllReduceTable& table : tables) {
+    comm().set_table(table);
+    std::vector<Buffer<BFloat16, Cuda>> data;
+    for (int i = 0; i < kCalls; ++i)
+      data.push_back(upload(ctx(), input<BFloat16>(comm().rank(), kSize, call + i)));
+    for (auto& buffer : data) comm().all_reduce_sum(ctx(), buffer.span());  // No waiting between.
+    for (int i = 0; i < kCalls; ++i, ++call) {
+      const auto got = download(ctx(), data[static_cast<std::size_t>(i)].data(), kSize);
+      for (std::int64_t at = 0; at < kSize; ++at)
+        ASSERT_EQ(got[static_cast<std::size_t>(at)].bits, sum<BFloat16>(at, call).bits)
+            << "call " << call << " element " << at;
+    }
+  }
+  comm().set_table(before);
+}
+
+TEST_F(CudaRanks, NcclSumsOnTheCommStream) {
+  constexpr std::int64_t kSize = 300001;
+  const auto data = upload(ctx(), input<float>(comm().rank(), kSize, 1));
+  comm().all_reduce_sum_on(ctx().comm(), data.span());
+  ctx().comm().synchronize();
+  const auto got = download(ctx(), data.data(), kSize);
+  for (std::int64_t i = 0; i < kSize; ++i)
+    ASSERT_NEAR(got[static_cast<std::size_t>(i)], sum<float>(i, 1), 1e-4);
+  expect_equal_everywhere(got.data(), got.size() * sizeof(float));
+  EXPECT_EQ(comm().async_error(), "");
+}
+
+TEST_F(CudaRanks, LargeMessagesLeaveTheOwnKernels) {
+  constexpr std::int64_t kSize = (8 << 20) / 2 + 3;
+  const auto data = upload(ctx(), std::vector<BFloat16>(kSize, BFloat16(1.0f)));
+  comm().all_reduce_sum(ctx(), data.span());
+  const auto got = download(ctx(), data.data(), kSize);
+  for (const BFloat16 value : got)
+    ASSERT_EQ(static_cast<float>(value), static_cast<float>(comm().size()));
+}
+
+TEST_F(CudaRanks, GathersUnevenParts) {
+  for (const std::int64_t base : {3, 4000, 700000}) {
+    std::vector<std::int64_t> counts;
+    std::vector<std::uint8_t> expected;
+    for (int r = 0; r < comm().size(); ++r) {
+      counts.push_back(r == 1 ? 0 : base + r);
+      for (std::int64_t i = 0; i < counts.back(); ++i)
+        expected.push_back(static_cast<std::uint8_t>(r * 50 + i));
+    }
+    std::vector<std::uint8_t> mine;
+    for (std::int64_t i = 0; i < counts[static_cast<std::size_t>(comm().rank())]; ++i)
+      mine.push_back(static_cast<std::uint8_t>(comm().rank() * 50 + i));
+    const auto mine_device = upload(ctx(), mine);
+    const auto total = static_cast<std::int64_t>(expected.size());
+    const auto out = tandem::testing::poisoned<std::uint8_t>(ctx(), total);
+    comm().all_gather_v(ctx(), mine_device.data(), out.data(), counts);
+    EXPECT_EQ(download(ctx(), out.data(), total), expected) << base;
+  }
+}
+
+TEST_F(CudaRanks, ReduceAddNormIsEqualOnAllRanksByEitherPath) {
+  constexpr std::int64_t kRows = 3, kHidden = 576;
+  const std::vector<float> weight(kHidden, 1.5f);
+  const auto weight_device = upload(ctx(), weight);
+  const AllReduceTable before = comm().table();
+  std::vector<std::vector<float>> normed_by;
+  for (const AllReduceTable& table : {before, AllReduceTable{}}) {
+    comm().set_table(table);
+    const auto partial = upload(ctx(), input<float>(comm().rank(), kRows * kHidden, 5));
+    const auto residual = upload(ctx(), input<float>(0, kRows * kHidden, 6));
+    const auto normed = tandem::testing::poisoned<float>(ctx(), kRows * kHidden);
+    kernels::AddNormArgs<float, Cuda> args;
+    const auto branch = partial.view(kRows, kHidden);
+    args.branch = {branch.data, branch.rows, branch.cols};
+    args.next_norm = {weight_device.data(), 1e-5f};
+    args.residual = residual.view(kRows, kHidden);
+    args.normed = normed.view(kRows, kHidden);
+    comm().reduce_add_norm(ctx(), branch, args);
+    normed_by.push_back(download(ctx(), normed.data(), kRows * kHidden));
+    expect_equal_everywhere(normed_by.back().data(), normed_by.back().size() * sizeof(float));
+  }
+  comm().set_table(before);
+  for (std::size_t i = 0; i < normed_by[0].size(); ++i)
+    ASSERT_NEAR(normed_by[0][i], normed_by[1][i], 1e-4f) << i;
+}
+
+TEST_F(CudaRanks, OwnKernelsReplayInAGraph) {
+  if (comm().size() == 1) GTEST_SKIP() << "one rank";
+  constexpr std::int64_t kSize = 1000;
+  const auto source = upload(ctx(), input<float>(comm().rank(), kSize, 9));
+  const Buffer<float, Cuda> work(kSize);
+  auto graph = Graph<Cuda>::capture(ctx(), [&] {
+    copy_on_device(ctx(), work.data(), source.data(), kSize * 4);
+    comm().all_reduce_sum(ctx(), work.span());
+  });
+  EXPECT_NO_THROW(graph.require_domains(0, ctx().comm_domain()));
+  for (int replay = 0; replay < 20; ++replay) graph.launch(ctx().compute());
+  const auto got = download(ctx(), work.data(), kSize);
+  for (std::int64_t i = 0; i < kSize; ++i)
+    ASSERT_EQ(got[static_cast<std::size_t>(i)], sum<float>(i, 9)) << i;
+}
+
+}  // namespace
+}  // namespace tandem::comm
