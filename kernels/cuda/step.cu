@@ -14,9 +14,6 @@ __global__ void __launch_bounds__(kEditThreads) slot_edits_kernel(SlotEdits<Cuda
   pdl_wait();
   pdl_trigger();
   const SlotView<Cuda>& slots = edits.slots;
-  const auto history = [&](std::int32_t slot) {
-    return slots.history + std::int64_t{slot} * slots.history_stride;
-  };
   for (int i = threadIdx.x; i < edits.num_inits; i += kEditThreads) {
     const SlotInitRecord& init = edits.inits[i];
     slots.params[init.slot] = init.params;
@@ -28,8 +25,11 @@ __global__ void __launch_bounds__(kEditThreads) slot_edits_kernel(SlotEdits<Cuda
     const ChunkAssignRecord& assign = edits.assigns[i];
     slots.chunk_table[std::int64_t{assign.slot} * slots.table_stride + assign.index] = assign.chunk;
   }
-  for (int i = threadIdx.x; i < edits.num_history; i += kEditThreads)
-    history(edits.history[i].slot)[edits.history[i].position] = edits.history[i].token;
+  for (int i = threadIdx.x; i < edits.num_history; i += kEditThreads) {
+    const HistoryRecord& record = edits.history[i];
+    slots.history[std::int64_t{record.slot} * slots.history_stride + record.position] =
+        record.token;
+  }
 }
 
 __global__ void begin_step_kernel(BeginStepArgs<Cuda> args) {
