@@ -2,7 +2,6 @@
 #include "launch/command.h"
 
 #include "launch/generate_command.h"
-#include "launch/inspect_command.h"
 #include "launch/tokenize_command.h"
 #include "launch/version.h"
 
@@ -11,7 +10,6 @@ namespace tandem::launch {
 const std::vector<Command>& commands() {
   static const std::vector<Command> list = {
       {"generate", "answer one or more prompts and stream the text", run_generate},
-      {"inspect", "what a model is and what each rank would hold of it", run_inspect},
       {"tokenize", "token ids of a text, and back", run_tokenize},
   };
   return list;
@@ -28,6 +26,7 @@ std::string help_text() {
     name.resize(12, ' ');
     text += "  " + name + command.summary + "\n";
   }
+  text += "  launch      run a command on the hosts of a cluster file\n";
   return text + "\n`tandem COMMAND --help` lists the options of a command.\n";
 }
 

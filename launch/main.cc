@@ -9,6 +9,7 @@
 #include "kernels/device/log.h"
 #include "launch/command.h"
 #include "launch/command_line.h"
+#include "launch/launch_command.h"
 #include "launch/version.h"
 
 namespace {
@@ -48,9 +49,16 @@ int run(Ranks& ranks, const std::vector<std::string>& words) {
 
 int main(int argc, char** argv) {
   try {
+    // `launch` becomes mpirun or sbatch: it is no rank and must not start MPI.
+    if (argc > 1 && std::string(argv[1]) == "launch")
+      return tandem::launch::run_launch(argv[0], {argv + 2, argv + argc});
     const tandem::comm::MpiSession session(&argc, &argv);
     tandem::comm::ControlPlane control(session);
-    tandem::configure_log({session.rank(), session.size(), session.host()});
+    tandem::LogConfig log;
+    log.rank = session.rank();
+    log.size = session.size();
+    log.host = session.host();
+    tandem::configure_log(log);
     Ranks ranks{session, control};
     try {
       return run(ranks, {argv + 1, argv + argc});

@@ -1,17 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // From `--model` to what the commands work with: config and weights on every rank, tokenizer and
-// chat template on rank 0 only. A fault on any rank is thrown on all.
+// chat template on rank 0. A fault on any rank is thrown on all.
 #pragma once
 
 #include <filesystem>
-#include <memory>
 #include <optional>
 #include <string>
 
 #include "launch/command.h"
 #include "launch/engine_options.h"
 #include "runtime/engine_config.h"
-#include "runtime/text/chat_template.h"
 #include "runtime/text/tokenizer.h"
 
 namespace tandem::launch {
@@ -25,7 +23,7 @@ struct ModelSource {
 /// Opens the model named by the options. Collective.
 ModelSource open_model(Ranks& ranks, const EngineOptions& options);
 
-/// Rank 0's text side of a model.
+/// The text side of a model; no rank but the first needs it.
 struct ModelText {
   runtime::Tokenizer tokenizer;
   std::optional<std::string> template_source;
@@ -33,14 +31,8 @@ struct ModelText {
 };
 ModelText open_text(const std::filesystem::path& path);
 
-/// The sizes and the data type that `options` and `source` lead to on this host.
+/// Sizes and data type that the options lead to on this host, for `device` "cpu" or "cuda".
 runtime::EngineConfig engine_config(const Ranks& ranks, const EngineOptions& options,
-                                    const runtime::ModelConfig& model);
-
-/// Loads this rank's slice on the device of the options. Collective. `device_name` gets what to
-/// show people ("cpu", "NVIDIA H200").
-std::unique_ptr<runtime::Engine> make_engine(Ranks& ranks, const EngineOptions& options,
-                                             const ModelSource& source, runtime::LoadReport* report,
-                                             std::string* device_name);
+                                    const runtime::ModelConfig& model, const std::string& device);
 
 }  // namespace tandem::launch

@@ -1,0 +1,36 @@
+// SPDX-License-Identifier: Apache-2.0
+// The one place that chooses a device at run time. `engine_factory_cpu.cc` or
+// `engine_factory_cuda.cc` is built, never both, so a CPU-only program knows nothing of CUDA.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "launch/command.h"
+#include "launch/engine_options.h"
+#include "runtime/engine_config.h"
+
+namespace tandem::launch {
+
+/// "cpu" or "cuda" for `--device auto|cpu|cuda`, agreed over all ranks. Collective. ConfigError
+/// when CUDA is asked for and this build or this machine has none.
+std::string choose_device(Ranks& ranks, const std::string& wanted);
+
+/// What an engine was made on, for people: "cpu (2 threads)", "NVIDIA H200".
+struct MadeEngine {
+  std::unique_ptr<runtime::Engine> engine;
+  std::string device_name;
+  runtime::LoadReport load;
+};
+
+/// Loads this rank's slice on `device`. Collective; a fault on one rank is thrown on all.
+MadeEngine make_engine(Ranks& ranks, const std::string& device, const EngineOptions& options,
+                       const runtime::ModelConfig& model, const runtime::Checkpoint& checkpoint,
+                       const runtime::EngineConfig& config);
+
+/// The engine of CPU ranks; shared by both factories.
+MadeEngine make_cpu_engine(Ranks& ranks, const runtime::ModelConfig& model,
+                           const runtime::Checkpoint& checkpoint,
+                           const runtime::EngineConfig& config);
+
+}  // namespace tandem::launch

@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch/prompts.h"
+
+#include <unistd.h>
+
+#include <boost/json.hpp>
+#include <fstream>
+#include <iostream>
+#include <iterator>
+
+#include "runtime/text/chat_template.h"
+
+namespace tandem::launch {
+namespace {
+
+std::string read_stream(std::istream& stream) {
+  return {std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
+}
+
+std::string read_prompt_file(const std::string& path) {
+  if (path == "-") return read_stream(std::cin);
+  std::ifstream file(path, std::ios::binary);
+  TANDEM_REQUIRE(file, "--prompt-file ", path,
+                 " cannot be read; name a text file, or - for standard input");
+  return read_stream(file);
+}
+
+std::string apply_template(const ModelText& text, const PromptOptions& options,
+                           const std::string& prompt) {
+  TANDEM_REQUIRE(text.template_source.has_value(),
+                 "--chat, but this model comes without a chat template; leave --chat out");
+  boost::json::array messages;
+  if (!options.system.empty())
+    messages.push_back({{"role", "system"}, {"content", options.system}});
+  messages.push_back({{"role", "user"}, {"content", prompt}});
+  return runtime::ChatTemplate(*text.template_source)
+      .render({{"messages", messages},
+               {"add_generation_prompt", true},
+               {"bos_token", text.bos_token},
+               {"eos_token", text.eos_token}});
+}
+
+}  // namespace
+
+std::vector<std::string> read_prompts(const PromptOptions& options) {
+  std::vector<std::string> texts = options.prompts;
+  for (const std::string& path : options.files) texts.push_back(read_prompt_file(path));
+  if (texts.empty()) {
+    TANDEM_REQUIRE(!isatty(STDIN_FILENO),
+                   "no prompt was given; use tandem generate --prompt TEXT, --prompt-file FILE, or "
+                   "pipe a text in");
+    texts.push_back(read_stream(std::cin));
+  }
+  for (const std::string& text : texts)
+    TANDEM_REQUIRE(!text.empty(), "a prompt is empty; give it some text");
+  return texts;
+}
+
+std::vector<std::int32_t> tokenize_prompt(const ModelText& text, const PromptOptions& options,
+                                          const std::string& prompt) {
+  if (!options.chat) return text.tokenizer.encode(prompt);
+  // A template writes the special tokens itself, the first one included.
+  return text.tokenizer.encode(apply_template(text, options, prompt),
+                               {.add_special_tokens = false, .parse_special = true});
+}
+
+}  // namespace tandem::launch
