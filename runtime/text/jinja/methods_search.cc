@@ -1,0 +1,275 @@
+// SPDX-License-Identifier: Apache-2.0
+// Methods of str that search, split or test.
+#include <algorithm>
+
+#include "runtime/text/jinja/arguments.h"
+#include "runtime/text/jinja/filters.h"
+#include "runtime/text/jinja/methods.h"
+#include "runtime/text/jinja/operators.h"
+#include "runtime/text/jinja/unicode.h"
+#include "runtime/text/jinja/utf8.h"
+
+namespace tandem::runtime::jinja {
+namespace {
+
+using Arguments = CallArguments;
+constexpr auto kNowhere = std::string_view::npos;
+
+Value pieces(Runtime& rt, const std::vector<std::string_view>& parts) {
+  std::vector<Value> out;
+  for (std::string_view part : parts) out.push_back(rt.string(std::string(part)));
+  return rt.list(std::move(out));
+}
+
+std::vector<std::string_view> split_on_space(std::string_view text, std::int64_t most) {
+  std::vector<std::string_view> parts;
+  while (true) {
+    text = strip_space(text, true, false);
+    if (text.empty()) return parts;
+    if (most-- == 0) {
+      parts.push_back(strip_space(text, false, true));
+      return parts;
+    }
+    std::size_t end = 0;
+    while (end < text.size() && !is_space(decode_at(text, end).value))
+      end += decode_at(text, end).size;
+    parts.push_back(text.substr(0, end));
+    text.remove_prefix(end);
+  }
+}
+
+std::vector<std::string_view> split_on_space_from_right(std::string_view text, std::int64_t most) {
+  std::vector<std::string_view> parts;
+  while (true) {
+    text = strip_space(text, false, true);
+    if (text.empty()) break;
+    if (most-- == 0) {
+      parts.push_back(strip_space(text, true, false));
+      break;
+    }
+    std::size_t word = 0;  // where the last word begins
+    for (std::size_t i = 0; i < text.size();) {
+      const CodePoint c = decode_at(text, i);
+      i += c.size;
+      if (is_space(c.value)) word = i;
+    }
+    parts.push_back(text.substr(word));
+    text = text.substr(0, word);
+  }
+  std::reverse(parts.begin(), parts.end());
+  return parts;
+}
+
+template <bool from_right>
+Value split(Runtime& rt, const Value& self, const Arguments& arguments) {
+  const Bound bound(rt, "split", arguments, {"sep", "maxsplit"});
+  std::string_view text = self.text();
+  std::int64_t most = bound.integer(1, -1);
+  rt.charge(text.size());
+  if (!bound.set(0)) {
+    if (!from_right || most < 0) return pieces(rt, split_on_space(text, most));
+    rt.step(static_cast<std::uint64_t>(std::min<std::int64_t>(most, 1000)) * text.size() / 64);
+    return pieces(rt, split_on_space_from_right(text, most));
+  }
+  const std::string separator = bound.text(0, "");
+  if (separator.empty()) rt.fail("split needs a separator that is not empty");
+  std::vector<std::string_view> parts;
+  while (most-- != 0) {
+    const std::size_t found = from_right ? text.rfind(separator) : text.find(separator);
+    if (found == kNowhere) break;
+    const std::string_view left = text.substr(0, found);
+    const std::string_view right = text.substr(found + separator.size());
+    parts.push_back(from_right ? right : left);
+    text = from_right ? left : right;
+  }
+  parts.push_back(text);
+  if (from_right) std::reverse(parts.begin(), parts.end());
+  return pieces(rt, parts);
+}
+
+template <bool from_right>
+Value partition(Runtime& rt, const Value& self, const Arguments& arguments) {
+  const Bound bound(rt, "partition", arguments, {"sep"}, 1);
+  const std::string separator = bound.text(0, "");
+  if (separator.empty()) rt.fail("partition needs a separator that is not empty");
+  const std::string& text = self.text();
+  const std::size_t found = from_right ? text.rfind(separator) : text.find(separator);
+  const Value none = rt.string(""), whole = rt.string(text);
+  if (found == kNowhere)
+    return rt.tuple(from_right ? std::vector{none, none, whole} : std::vector{whole, none, none});
+  return rt.tuple({rt.string(text.substr(0, found)), rt.string(separator),
+                   rt.string(text.substr(found + separator.size()))});
+}
+
+Value split_lines_method(Runtime& rt, const Value& self, const Arguments& arguments) {
+  const Bound bound(rt, "splitlines", arguments, {"keepends"});
+  return pieces(rt, split_lines(self.text(), bound.truth(0, false)));
+}
+
+/// The part [start, end) of a text, in characters, as bytes.
+struct Part {
+  std::size_t begin = 0;  ///< Byte offset of the part.
+  std::string_view text;
+  bool valid = true;  ///< start is not past the end.
+};
+
+Part part_of(const std::string& text, const Bound& bound) {
+  const auto size = static_cast<std::int64_t>(count_characters(text));
+  const auto clamp = [&](std::int64_t i) {
+    return i < 0 ? std::max<std::int64_t>(0, i + size) : i;
+  };
+  const std::int64_t start = bound.set(1) ? clamp(bound.integer(1, 0)) : 0;
+  const std::int64_t end = bound.set(2) ? std::min(size, clamp(bound.integer(2, size))) : size;
+  if (start > end || start > size) return {0, {}, false};
+  const std::size_t first = byte_offset(text, static_cast<std::size_t>(start));
+  const std::size_t last = byte_offset(text, static_cast<std::size_t>(end));
+  return {first, std::string_view(text).substr(first, last - first), true};
+}
+
+template <bool from_right, bool must_exist>
+Value find(Runtime& rt, const Value& self, const Arguments& arguments) {
+  const Bound bound(rt, must_exist ? "index" : "find", arguments, {"sub", "start", "end"}, 1);
+  rt.step(self.text().size() / 64);
+  const std::string sub = bound.text(0, "");
+  const Part part = part_of(self.text(), bound);
+  const std::size_t found = !part.valid  ? kNowhere
+                            : from_right ? part.text.rfind(sub)
+                                         : part.text.find(sub);
+  if (found != kNowhere)
+    return Value::integer(static_cast<std::int64_t>(
+        count_characters(std::string_view(self.text()).substr(0, part.begin + found))));
+  if (must_exist) rt.fail("substring not found");
+  return Value::integer(-1);
+}
+
+Value count(Runtime& rt, const Value& self, const Arguments& arguments) {
+  const Bound bound(rt, "count", arguments, {"sub", "start", "end"}, 1);
+  rt.step(self.text().size() / 64);
+  const std::string sub = bound.text(0, "");
+  const Part part = part_of(self.text(), bound);
+  if (!part.valid) return Value::integer(0);
+  if (sub.empty())
+    return Value::integer(static_cast<std::int64_t>(count_characters(part.text)) + 1);
+  std::int64_t found = 0;
+  for (std::size_t at = part.text.find(sub); at != kNowhere;
+       at = part.text.find(sub, at + sub.size()))
+    ++found;
+  return Value::integer(found);
+}
+
+template <bool at_start>
+Value affix_test(Runtime& rt, const Value& self, const Arguments& arguments) {
+  const char* name = at_start ? "startswith" : "endswith";
+  const Bound bound(rt, name, arguments, {"affix", "start", "end"}, 1);
+  const Part part = part_of(self.text(), bound);
+  const Value affix = bound.get(0);
+  std::vector<Value> candidates = {affix};
+  if (affix.is(Kind::kTuple)) candidates = affix.sequence().items;
+  for (const Value& candidate : candidates) {
+    if (!candidate.is_string())
+      rt.fail(name, " needs a string or a tuple of strings, not ", candidate.type_name());
+    if (part.valid && (at_start ? part.text.starts_with(candidate.text())
+                                : part.text.ends_with(candidate.text())))
+      return Value::boolean(true);
+  }
+  return Value::boolean(false);
+}
+
+template <bool (*Check)(char32_t), bool empty_result>
+Value every(Runtime& rt, const Value& self, const Arguments& arguments) {
+  const Bound bound(rt, "this method", arguments, {});
+  const std::string& text = self.text();
+  rt.step(text.size() / 16);
+  for (std::size_t i = 0; i < text.size();) {
+    const CodePoint c = decode_at(text, i);
+    if (!Check(c.value)) return Value::boolean(false);
+    i += c.size;
+  }
+  return Value::boolean(empty_result || !text.empty());
+}
+
+bool is_ascii(char32_t code) { return code < 0x80; }
+
+Value is_title(Runtime& rt, const Value& self, const Arguments& arguments) {
+  const Bound bound(rt, "istitle", arguments, {});
+  bool any = false, in_word = false;
+  for (std::size_t i = 0; i < self.text().size();) {
+    const CodePoint c = decode_at(self.text(), i);
+    const bool upper = is_upper(c.value), lower = is_lower(c.value);
+    if ((upper && in_word) || (lower && !in_word)) return Value::boolean(false);
+    in_word = upper || lower;
+    any |= in_word;
+    i += c.size;
+  }
+  return Value::boolean(any);
+}
+
+Value is_identifier(Runtime& rt, const Value& self, const Arguments& arguments) {
+  const Bound bound(rt, "isidentifier", arguments, {});
+  bool first = true;
+  for (std::size_t i = 0; i < self.text().size();) {
+    const CodePoint c = decode_at(self.text(), i);
+    const bool good = c.value == '_' || is_alpha(c.value) || (!first && is_decimal(c.value));
+    if (!good) return Value::boolean(false);
+    first = false;
+    i += c.size;
+  }
+  return Value::boolean(!first);
+}
+
+template <bool upper>
+Value case_test(Runtime& rt, const Value& self, const Arguments& arguments) {
+  return find_test(upper ? "upper" : "lower")(rt, self, arguments);
+}
+
+constexpr MethodEntry kMethods[] = {
+    {"count", count},
+    {"endswith", affix_test<false>},
+    {"find", find<false, false>},
+    {"index", find<false, true>},
+    {"isalnum", every<is_alphanumeric, false>},
+    {"isalpha", every<is_alpha, false>},
+    {"isascii", every<is_ascii, true>},
+    {"isdecimal", every<is_decimal, false>},
+    {"isdigit", every<is_digit, false>},
+    {"isidentifier", is_identifier},
+    {"islower", case_test<false>},
+    {"isnumeric", every<is_numeric, false>},
+    {"isprintable", every<is_printable, true>},
+    {"isspace", every<is_space, false>},
+    {"istitle", is_title},
+    {"isupper", case_test<true>},
+    {"partition", partition<false>},
+    {"rfind", find<true, false>},
+    {"rindex", find<true, true>},
+    {"rpartition", partition<true>},
+    {"rsplit", split<true>},
+    {"split", split<false>},
+    {"splitlines", split_lines_method},
+    {"startswith", affix_test<true>},
+};
+
+bool ends_line(char32_t code) {
+  return (code >= 0x0A && code <= 0x0D) || (code >= 0x1C && code <= 0x1E) || code == 0x85 ||
+         code == 0x2028 || code == 0x2029;
+}
+
+}  // namespace
+
+std::vector<std::string_view> split_lines(std::string_view text, bool keep_ends) {
+  std::vector<std::string_view> lines;
+  for (std::size_t begin = 0; begin < text.size();) {
+    std::size_t end = begin;
+    while (end < text.size() && !ends_line(decode_at(text, end).value))
+      end += decode_at(text, end).size;
+    std::size_t next = end < text.size() ? end + decode_at(text, end).size : end;
+    if (end < text.size() && text[end] == '\r' && next < text.size() && text[next] == '\n') ++next;
+    lines.push_back(text.substr(begin, (keep_ends ? next : end) - begin));
+    begin = next;
+  }
+  return lines;
+}
+
+Method find_string_search_method(std::string_view name) { return find_in(kMethods, name); }
+
+}  // namespace tandem::runtime::jinja
