@@ -18,6 +18,8 @@ constexpr std::size_t kCacheSlots = 1 << 13;
 constexpr std::size_t kMaxCachedWord = 64;
 constexpr std::size_t kMaxCachedText = 1 << 18;
 
+constexpr std::string_view kMetaspace = "\xE2\x96\x81";
+
 /// The first pair to merge is on top: lowest rank, then leftmost.
 struct IsLater {
   template <typename Candidate>
@@ -79,6 +81,18 @@ BpeModel::BpeModel(Vocabulary vocabulary, const std::vector<MergeRule>& rules, B
     std::snprintf(text, sizeof text, "<0x%02X>", byte);
     bytes_[byte] = vocabulary_.find(text);
   }
+  words_end_at_metaspace_ = find_word_ends(rules);
+}
+
+bool BpeModel::find_word_ends(const std::vector<MergeRule>& rules) const {
+  if (options_.ignore_merges || !options_.continuing_subword_prefix.empty() ||
+      !options_.end_of_word_suffix.empty() || !vocabulary_.find(kMetaspace)) {
+    return false;
+  }
+  return std::none_of(rules.begin(), rules.end(), [&](const MergeRule& rule) {
+    return !vocabulary_.text(rule.left).ends_with(kMetaspace) &&
+           vocabulary_.text(rule.right).starts_with(kMetaspace);
+  });
 }
 
 std::optional<TokenId> BpeModel::find_character(std::string_view character) const {
@@ -191,6 +205,19 @@ void BpeEncoder::encode_uncached(std::string_view word, std::vector<TokenId>& ou
 }
 
 void BpeEncoder::encode(std::string_view word, std::vector<TokenId>& out) {
+  if (!model_.words_end_at_metaspace_) return encode_word(word, out);
+  std::size_t begin = 0;
+  for (auto next = word.find(kMetaspace); next != std::string_view::npos;
+       next = word.find(kMetaspace, next + kMetaspace.size())) {
+    // In a run of them only the first ends a word.
+    if (next == begin || word.substr(0, next).ends_with(kMetaspace)) continue;
+    encode_word(word.substr(begin, next - begin), out);
+    begin = next;
+  }
+  encode_word(word.substr(begin), out);
+}
+
+void BpeEncoder::encode_word(std::string_view word, std::vector<TokenId>& out) {
   if (word.empty()) return;
   if (word.size() > kMaxCachedWord) return encode_uncached(word, out);
   if (cache_.empty()) cache_.resize(kCacheSlots);

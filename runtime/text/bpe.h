@@ -77,10 +77,15 @@ class BpeModel {
  private:
   friend class BpeEncoder;
   std::optional<TokenId> find_character(std::string_view character) const;
+  /// Whether no rule joins two tokens across a border between a character and a "\u2581" behind
+  /// it. Then a text can be cut there without changing the result; models whose words are whole
+  /// texts (SentencePiece) profit from the word cache that way.
+  bool find_word_ends(const std::vector<MergeRule>& rules) const;
 
   Vocabulary vocabulary_;
   MergeTable merges_;
   BpeOptions options_;
+  bool words_end_at_metaspace_ = false;              ///< See `find_word_ends`.
   std::vector<TokenId> short_characters_;            ///< By code point below 0x800; -1: no token.
   std::array<std::optional<TokenId>, 256> bytes_{};  ///< `<0x00>` ... `<0xFF>`.
 };
@@ -107,6 +112,7 @@ class BpeEncoder {
     std::size_t ids_begin = 0;
     std::uint32_t ids_count = 0;
   };
+  void encode_word(std::string_view word, std::vector<TokenId>& out);
   void split_characters(std::string_view word);
   void append_fallback(std::string_view character, std::optional<TokenId>& pending_unknown);
   void merge_all();

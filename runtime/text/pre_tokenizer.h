@@ -8,22 +8,9 @@
 #include <vector>
 
 #include "runtime/text/json_node.h"
-#include "runtime/text/regex.h"
+#include "runtime/text/pre_tokenizer_stages.h"
 
 namespace tandem::runtime {
-
-/// A text and the words in it, in order, none empty. Stages rewrite both.
-struct Words {
-  std::string text;
-  std::vector<Span> spans;
-};
-
-class PreTokenizerStage {
- public:
-  virtual ~PreTokenizerStage() = default;
-  /// `at_start`: the first word begins where the user's whole text begins.
-  virtual void apply(Words& words, bool at_start) const = 0;
-};
 
 class PreTokenizer {
  public:

@@ -174,7 +174,7 @@ std::string strip(std::string_view token, std::string_view content, std::int64_t
 
 std::string one_character(const JsonNode& node) {
   const std::string_view text = node.string();
-  if (text.empty() || utf8_step(text, 0).length != text.size()) node.fail("must be one character");
+  if (!is_one_character(text)) node.fail("must be one character");
   return std::string(text);
 }
 

@@ -93,6 +93,12 @@ std::optional<std::size_t> first_invalid_utf8(std::string_view text) {
   return std::nullopt;
 }
 
+bool is_one_character(std::string_view text) {
+  if (text.empty()) return false;
+  const Utf8Step step = utf8_step(text, 0);
+  return step.state == Utf8State::kValid && step.length == text.size();
+}
+
 void append_utf8(std::string& out, char32_t character) {
   const auto push = [&](char32_t byte) { out.push_back(static_cast<char>(byte)); };
   if (character < 0x80) {

@@ -30,6 +30,8 @@ Utf8Step utf8_step(std::string_view text, std::size_t position);
 /// Offset of the first byte that is not part of a whole character; none for valid UTF-8.
 std::optional<std::size_t> first_invalid_utf8(std::string_view text);
 
+bool is_one_character(std::string_view text);
+
 void append_utf8(std::string& out, char32_t character);
 
 /// Moves all that is decided from `pending` to `out`, U+FFFD for broken parts. An incomplete
