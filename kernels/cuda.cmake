@@ -13,6 +13,10 @@ target_sources(tandem_kernels PRIVATE
   cuda/cublas_check.cc
   cuda/embed.cu
   cuda/gate_up_act.cu
+  cuda/gemv.cu
+  cuda/gemv_add_norm.cu
+  cuda/gemv_gate_up.cu
+  cuda/gemv_qkv.cu
   cuda/head.cu
   cuda/linear_cublaslt.cc
   cuda/matmul_cache.cc

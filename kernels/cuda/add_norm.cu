@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/add_norm.h"
 
+#include "kernels/cuda/gemv.h"
 #include "kernels/cuda/numeric.cuh"
 
 namespace tandem::kernels {
@@ -134,6 +135,8 @@ template <typename T>
 void project_add_norm(Context<Cuda>& ctx, TensorView<const T, Cuda> x,
                       const LinearWeight<T, Cuda>& w, TensorView<T, Cuda> scratch,
                       const AddNormArgs<T, Cuda>& args) {
+  if constexpr (sizeof(T) == 2)
+    if (gemv_add_norm(ctx, x, w.data(), args)) return;
   AddNormArgs<T, Cuda> with_branch = args;
   with_branch.branch = {scratch.data, scratch.rows, scratch.cols};
   with_branch.branch.stride = scratch.stride;

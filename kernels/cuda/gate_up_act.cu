@@ -2,6 +2,7 @@
 #include "kernels/gate_up_act.h"
 
 #include "kernels/cuda/activation.cuh"
+#include "kernels/cuda/gemv.h"
 #include "kernels/cuda/numeric.cuh"
 
 namespace tandem::kernels {
@@ -42,6 +43,8 @@ template <typename T>
 void gate_up_act(Context<Cuda>& ctx, const GateUpArgs<T, Cuda>& args) {
   constexpr int kThreads = 128;
   if (args.out.rows == 0) return;
+  if constexpr (sizeof(T) == 2)
+    if (gemv_gate_up(ctx, args)) return;
   matmul(ctx, args.x, *args.weight, args.scratch);
   const int intermediate = static_cast<int>(args.out.cols);
   TANDEM_ASSERT(intermediate % kGateUpInterleave == 0 && args.scratch.stride % 8 == 0 &&

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/head.h"
 
+#include "kernels/cuda/gemv.h"
 #include "kernels/cuda/numeric.cuh"
 
 namespace tandem::kernels {
@@ -42,6 +43,8 @@ void head(Context<Cuda>& ctx, const HeadArgs<T, Cuda>& args) {
   TensorView<const T, Cuda> gathered(args.gathered.data, args.samples.num_samples, hidden);
   gathered.stride = args.gathered.stride;
   TensorView<float, Cuda> logits = args.logits.slice_rows(0, args.samples.num_samples);
+  if constexpr (sizeof(T) == 2)
+    if (gemv(ctx, gathered, args.weight->data(), logits, args.scale, args.softcap)) return;
   matmul(ctx, gathered, *args.weight, logits);
   if (args.scale == 1.0f && args.softcap == 0.0f) return;
   const int columns = static_cast<int>(logits.cols);

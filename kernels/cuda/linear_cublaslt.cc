@@ -7,6 +7,7 @@
 #include <limits>
 #include <vector>
 
+#include "kernels/cuda/gemv.h"
 #include "kernels/device/cuda/event.h"
 #include "kernels/device/log.h"
 #include "kernels/linear.h"
@@ -221,6 +222,8 @@ void matmul(Context<Cuda>& ctx, TensorView<const T, Cuda> x, const LinearWeight<
             TensorView<Out, Cuda> y) {
   TANDEM_ASSERT(x.cols == w.cols() && y.cols == w.rows() && x.rows == y.rows, x.rows, "x", x.cols,
                 " times ", w.rows(), "x", w.cols(), " into ", y.rows, "x", y.cols);
+  if constexpr (sizeof(T) == 2)
+    if (gemv<T, Out>(ctx, x, w.data(), y)) return;
   MatmulShape shape;
   shape.m = x.rows;
   shape.n = w.rows();

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/qkv_project.h"
 
+#include "kernels/cuda/gemv.h"
 #include "kernels/cuda/qkv_epilogue.cuh"
 
 namespace tandem::kernels {
@@ -28,6 +29,8 @@ template <typename T>
 void qkv_project(Context<Cuda>& ctx, const QkvArgs<T, Cuda>& args) {
   if (args.x.rows == 0) return;
   TANDEM_ASSERT(args.kv.head_dim <= kMaxHeadDim, "head size ", args.kv.head_dim);
+  if constexpr (sizeof(T) == 2)
+    if (gemv_qkv(ctx, args)) return;
   matmul(ctx, args.x, *args.weight, args.qkv);
   const int heads = args.num_q_heads + 2 * args.kv.num_kv_heads;
   const dim3 grid(args.x.rows, (heads + kWarps - 1) / kWarps);

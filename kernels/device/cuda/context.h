@@ -20,12 +20,17 @@ namespace kernels {
 class CublasLt;
 }  // namespace kernels
 
+/// Whether matmuls of few rows take Tandem's streaming kernels where they fit, or cuBLASLt always.
+enum class DecodeMatmul { kAuto, kCublasLt };
+
 struct CudaOptions {
   int device = 0;  ///< Ordinal among the visible GPUs.
   MemSyncDomains domains = MemSyncDomains::kAuto;
   bool programmatic_launch = true;                          ///< PDL edges between kernels of ours.
   std::size_t pool_threshold_bytes = std::size_t{1} << 30;  ///< Kept by the pool when unused.
-  std::string tuning_cache_folder;  ///< Empty: $XDG_CACHE_HOME/tandem or ~/.cache/tandem.
+  DecodeMatmul decode_matmul = DecodeMatmul::kAuto;
+  int gemv_prefetch_bytes = 128 << 10;  ///< Weights each SM prefetches into L2 before its wait.
+  std::string tuning_cache_folder;      ///< Empty: $XDG_CACHE_HOME/tandem or ~/.cache/tandem.
 };
 
 /// Stream-ordered memory of the pool: valid for work enqueued on the compute stream between

@@ -1,0 +1,37 @@
+// SPDX-License-Identifier: Apache-2.0
+// The decode matmuls behind the seams, with what follows fused into their epilogues. Every function
+// returns false, with nothing enqueued, when the shape is not one of its own or when
+// `CudaOptions::decode_matmul` says cublaslt: the caller then takes the general path. T is a 2-byte
+// type. All may be captured; none allocates.
+#pragma once
+
+#include "kernels/add_norm.h"
+#include "kernels/device/cuda/context.h"
+#include "kernels/gate_up_act.h"
+#include "kernels/head.h"
+#include "kernels/qkv_project.h"
+
+namespace tandem::kernels {
+
+/// y = cap(scale * x W^T); Out is T or float.
+template <typename T, typename Out>
+bool gemv(Context<Cuda>& ctx, TensorView<const T, Cuda> x, const T* w, TensorView<Out, Cuda> y,
+          float scale = 1.0f, float softcap = 0.0f);
+
+template <typename T>
+bool gemv_gate_up(Context<Cuda>& ctx, const GateUpArgs<T, Cuda>& args);
+
+/// `project_add_norm`; the block that ends last applies the next norm.
+template <typename T>
+bool gemv_add_norm(Context<Cuda>& ctx, TensorView<const T, Cuda> x, const T* w,
+                   const AddNormArgs<T, Cuda>& args);
+
+/// `qkv_project`; the block that completes a head finishes it.
+template <typename T>
+bool gemv_qkv(Context<Cuda>& ctx, const QkvArgs<T, Cuda>& args);
+
+/// What all of them need.
+bool gemv_fits(Context<Cuda>& ctx, const void* x, std::int64_t x_stride, std::int64_t m,
+               const void* w, std::int64_t k);
+
+}  // namespace tandem::kernels

@@ -1,0 +1,249 @@
+// SPDX-License-Identifier: Apache-2.0
+// Time of the kernels of a decode step and of the whole chain, one rank's shard of Llama-3-8B,
+// communication left out: `decode_bench [--tp 1,2,4,8] [--batch 1,4,32] [--context 128,1024]
+// [--prefetch-kb 128]`. Every case is captured over all layers, so that weights come from memory,
+// and replayed, for Tandem's kernels ("auto") and for cuBLASLt. JSON on stdout, lines on stderr.
+#include <algorithm>
+#include <functional>
+#include <iostream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "kernels/device/cuda/event.h"
+#include "kernels/device/cuda/graph.h"
+#include "tests/bench/decode_shapes.h"
+#include "tests/bench/report.h"
+
+namespace tandem::bench {
+namespace {
+
+constexpr double kReadCeiling = 4546.0;  // GB/s, read-only stream on one H200
+constexpr int kRuns = 15;
+
+struct Options {
+  std::vector<int> tensor_parallel{1, 2, 4, 8}, batches{1, 4, 32}, contexts{128, 1024};
+  int prefetch_kb = 128;
+};
+
+std::vector<int> numbers(const std::string& list) {
+  std::vector<int> result;
+  std::istringstream in(list);
+  for (std::string part; std::getline(in, part, ',');) result.push_back(std::stoi(part));
+  return result;
+}
+
+Options parse(int argc, char** argv) {
+  Options options;
+  for (int i = 1; i + 1 < argc; i += 2) {
+    const std::string name = argv[i], value = argv[i + 1];
+    if (name == "--tp")
+      options.tensor_parallel = numbers(value);
+    else if (name == "--batch")
+      options.batches = numbers(value);
+    else if (name == "--context")
+      options.contexts = numbers(value);
+    else if (name == "--prefetch-kb")
+      options.prefetch_kb = std::stoi(value);
+    else
+      throw ConfigError("unknown option " + name + ": see the first lines of decode_bench.cc");
+  }
+  return options;
+}
+
+/// Microseconds of each of kRuns replays of a captured `body`.
+std::vector<double> measure(Context<Cuda>& ctx, const std::function<void()>& body) {
+  body();  // shapes are tuned outside of the capture
+  ctx.compute().synchronize();
+  Graph<Cuda> graph = Graph<Cuda>::capture(ctx, body);
+  std::vector<double> times;
+  for (int run = -2; run < kRuns; ++run) {
+    Event<Cuda> start(true), stop(true);
+    start.record(ctx.compute());
+    graph.launch(ctx.compute());
+    stop.record(ctx.compute());
+    stop.synchronize();
+    if (run >= 0) times.push_back(1000.0 * stop.milliseconds_since(start));
+  }
+  return times;
+}
+
+/// The ops of a step on one batch.
+class Chain {
+ public:
+  Chain(Context<Cuda>& ctx, Model& model, Batch& batch) : ctx_(ctx), model_(model), batch_(batch) {}
+
+  void qkv(int layer) {
+    const ShardSizes& s = model_.sizes;
+    kernels::QkvArgs<T, Cuda> args;
+    args.step = &batch_.step;
+    args.x = rows(batch_.normed, s.hidden);
+    args.weight = &model_.layers[static_cast<std::size_t>(layer)].qkv;
+    args.rope = {model_.rope.data(), model_.rope.data(), s.head_dim};
+    args.num_q_heads = s.q_heads();
+    args.layer = layer;
+    args.kv = batch_.kv;
+    args.qkv = batch_.qkv.view(batch_.rows, s.qkv_rows());
+    kernels::qkv_project(ctx_, args);
+  }
+  void attend(int layer) {
+    const ShardSizes& s = model_.sizes;
+    kernels::AttendArgs<T, Cuda> args;
+    args.step = &batch_.step;
+    args.q = rows(batch_.qkv, s.qkv_rows());
+    args.kv = batch_.kv;
+    args.kv_head_of_q = batch_.map.data();
+    args.num_q_heads = s.q_heads();
+    args.layer = layer;
+    args.scale = 0.0884f;
+    args.out = batch_.attended.view(batch_.rows, s.q_heads() * s.head_dim);
+    kernels::attend(ctx_, args);
+  }
+  void o(int layer) {
+    const ShardSizes& s = model_.sizes;
+    project(rows(batch_.attended, s.q_heads() * s.head_dim),
+            model_.layers[static_cast<std::size_t>(layer)].o);
+  }
+  void gate_up(int layer) {
+    const ShardSizes& s = model_.sizes;
+    kernels::GateUpArgs<T, Cuda> args;
+    args.x = rows(batch_.normed, s.hidden);
+    args.weight = &model_.layers[static_cast<std::size_t>(layer)].gate_up;
+    args.scratch = batch_.scratch.view(batch_.rows, 2 * s.intermediate());
+    args.out = batch_.activated.view(batch_.rows, s.intermediate());
+    kernels::gate_up_act(ctx_, args);
+  }
+  void down(int layer) {
+    project(rows(batch_.activated, model_.sizes.intermediate()),
+            model_.layers[static_cast<std::size_t>(layer)].down);
+  }
+  void head() {
+    kernels::HeadArgs<T, Cuda> args;
+    args.samples = {batch_.rows, batch_.sample_rows.data(), batch_.slots.data()};
+    args.normed = rows(batch_.normed, model_.sizes.hidden);
+    args.weight = &model_.head;
+    args.gathered = batch_.gathered.view(batch_.rows, model_.sizes.hidden);
+    args.logits = batch_.logits.view(batch_.rows, model_.sizes.vocab());
+    kernels::head(ctx_, args);
+  }
+  void sample() {
+    kernels::ShardArgs<Cuda> args;
+    args.samples = {batch_.rows, batch_.sample_rows.data(), batch_.slots.data()};
+    args.positions = batch_.positions.data();
+    args.slots.params = batch_.params.data();
+    args.logits = batch_.logits.view(batch_.rows, model_.sizes.vocab());
+    args.vocab_size = model_.sizes.vocab();
+    kernels::best_of_shard(ctx_, args, batch_.best.data());
+    kernels::pick_best(ctx_, batch_.best.data(), 1, batch_.rows, batch_.tokens.data());
+  }
+  void all() {
+    for (int layer = 0; layer < model_.sizes.layers; ++layer) {
+      qkv(layer);
+      attend(layer);
+      o(layer);
+      gate_up(layer);
+      down(layer);
+    }
+    head();
+    sample();
+  }
+
+ private:
+  TensorView<const T, Cuda> rows(const Buffer<T, Cuda>& buffer, std::int64_t cols) const {
+    return {buffer.data(), batch_.rows, cols};
+  }
+  void project(TensorView<const T, Cuda> x, const Weight& weight) {
+    const std::int64_t hidden = model_.sizes.hidden;
+    const auto scratch = batch_.scratch.view(batch_.rows, hidden);
+    kernels::AddNormArgs<T, Cuda> args;
+    args.branch = {scratch.data, scratch.rows, scratch.cols};
+    args.scale = 1e-3f;
+    args.residual = batch_.residual.view(batch_.rows, hidden);
+    args.next_norm = {model_.norm.data(), 1e-5f};
+    args.normed = batch_.normed.view(batch_.rows, hidden);
+    kernels::project_add_norm(ctx_, x, weight, scratch, args);
+  }
+
+  Context<Cuda>& ctx_;
+  Model& model_;
+  Batch& batch_;
+};
+
+/// Adds the rate and the time of one call.
+void add(Report& report, const std::string& name, const std::vector<double>& pass_us, int calls,
+         double bytes_per_call) {
+  std::vector<double> us, gb_per_s;
+  for (const double pass : pass_us) {
+    us.push_back(pass / calls);
+    gb_per_s.push_back(bytes_per_call / us.back() / 1000.0);
+  }
+  report.add_median(name, "time_us", "us", us, 0);
+  report.add_median(name, "gb_per_s", "GB/s", gb_per_s, kReadCeiling);
+}
+
+void run_batch(Context<Cuda>& ctx, const std::string& path, Model& model, Batch& batch,
+               Report& report, bool first_context) {
+  const ShardSizes& s = model.sizes;
+  Chain chain(ctx, model, batch);
+  const std::string prefix = concat("llama-3-8b bf16 tp", s.tensor_parallel, " batch", batch.rows);
+  const auto each = [&](void (Chain::*op)(int)) {
+    return measure(ctx, [&] {
+      for (int layer = 0; layer < s.layers; ++layer) (chain.*op)(layer);
+    });
+  };
+  const LayerWeights& w = model.layers[0];
+  const auto bytes = [](const Weight& weight) { return static_cast<double>(weight.size_bytes()); };
+  const double kv_bytes = 4.0 * batch.rows * (batch.context + 1) * s.kv_heads() * s.head_dim;
+  if (first_context) {
+    add(report, prefix + " qkv " + path, each(&Chain::qkv), s.layers, bytes(w.qkv));
+    add(report, prefix + " o " + path, each(&Chain::o), s.layers, bytes(w.o));
+    add(report, prefix + " gate_up " + path, each(&Chain::gate_up), s.layers, bytes(w.gate_up));
+    add(report, prefix + " down " + path, each(&Chain::down), s.layers, bytes(w.down));
+    add(report, prefix + " head " + path, measure(ctx, [&] { chain.head(); }), 1,
+        bytes(model.head));
+    add(report, prefix + " sample", measure(ctx, [&] { chain.sample(); }), 1,
+        4.0 * batch.rows * s.vocab());
+  }
+  const std::string context = concat(" ctx", batch.context);
+  add(report, prefix + context + " attend", each(&Chain::attend), s.layers, kv_bytes);
+  add(report, prefix + context + " chain " + path, measure(ctx, [&] { chain.all(); }), 1,
+      s.layers * (bytes(w.qkv) + bytes(w.o) + bytes(w.gate_up) + bytes(w.down) + kv_bytes) +
+          bytes(model.head));
+}
+
+void run(int argc, char** argv) {
+  const Options options = parse(argc, argv);
+  CudaOptions fused, library;
+  fused.gemv_prefetch_bytes = options.prefetch_kb << 10;
+  library.decode_matmul = DecodeMatmul::kCublasLt;
+  Context<Cuda> fused_ctx(fused), library_ctx(library);
+  const RandomSource random(fused_ctx);
+  Report report("decode_kernels", argc, argv);
+  for (const int tensor_parallel : options.tensor_parallel) {
+    ShardSizes sizes;
+    sizes.tensor_parallel = tensor_parallel;
+    Model model(fused_ctx, random, sizes);
+    for (const int rows : options.batches)
+      for (const int context : options.contexts) {
+        Batch batch(fused_ctx, random, sizes, rows, context);
+        fused_ctx.compute().synchronize();
+        const bool first = context == options.contexts.front();
+        run_batch(fused_ctx, "auto", model, batch, report, first);
+        run_batch(library_ctx, "cublaslt", model, batch, report, first);
+      }
+  }
+  report.print();
+}
+
+}  // namespace
+}  // namespace tandem::bench
+
+int main(int argc, char** argv) {
+  try {
+    tandem::bench::run(argc, argv);
+    return 0;
+  } catch (const std::exception& error) {
+    std::cerr << "decode_bench: " << error.what() << "\n";
+    return 1;
+  }
+}
