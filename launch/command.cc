@@ -2,6 +2,7 @@
 #include "launch/command.h"
 
 #include "launch/generate_command.h"
+#include "launch/serve_command.h"
 #include "launch/tokenize_command.h"
 #include "launch/version.h"
 
@@ -10,6 +11,7 @@ namespace tandem::launch {
 const std::vector<Command>& commands() {
   static const std::vector<Command> list = {
       {"generate", "answer one or more prompts and stream the text", run_generate},
+      {"serve", "an OpenAI-compatible HTTP server", run_serve},
       {"tokenize", "token ids of a text, and back", run_tokenize},
   };
   return list;

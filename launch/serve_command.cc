@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch/serve_command.h"
+
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <optional>
+
+#include "kernels/device/error.h"
+#include "kernels/device/log.h"
+#include "launch/command_line.h"
+#include "launch/engine_factory.h"
+#include "launch/engine_options.h"
+#include "launch/model_source.h"
+#include "launch/server/api_server.h"
+#include "runtime/engine_loop.h"
+
+namespace tandem::launch {
+namespace {
+
+namespace po = boost::program_options;
+
+struct Options {
+  EngineOptions engine;
+  ApiConfig api;
+  std::string served_model_name, chat_template, max_request_bytes = "16MiB";
+  int port = 8000;
+  bool no_prefix_caching = false;
+};
+
+/// False when `--help` was printed.
+bool parse(Ranks& ranks, const std::vector<std::string>& arguments, Options& options) {
+  po::options_description description("usage: tandem serve --model MODEL [options]");
+  // clang-format off
+  description.add_options()
+      ("host", po::value(&options.api.host)->default_value(options.api.host), "address to listen on; 0.0.0.0 lets other machines in")
+      ("port", po::value(&options.port)->default_value(options.port), "port to listen on; 0 takes a free one")
+      ("api-key", po::value(&options.api.api_key), "key that requests must bring (also: environment variable TANDEM_API_KEY)")
+      ("served-model-name", po::value(&options.served_model_name), "name of the model in requests and answers; default: the folder's or file's")
+      ("chat-template", po::value(&options.chat_template), "file with a chat template instead of the model's own")
+      ("no-enable-prefix-caching", po::bool_switch(&options.no_prefix_caching), "do not reuse the cache of equal prompt beginnings")
+      ("max-waiting", po::value(&options.api.max_sequences)->default_value(options.api.max_sequences), "answers that may run or wait; more requests get status 429")
+      ("max-request-bytes", po::value(&options.max_request_bytes)->default_value(options.max_request_bytes), "largest request body")
+      ("help,h", "this text");
+  // clang-format on
+  options.engine.max_num_seqs = 256;
+  options.engine.add_to(description);
+  const auto values = parse_options("serve", arguments, description);
+  if (values.count("help") > 0) {
+    if (ranks.first()) std::fputs(concat(description).c_str(), stdout);
+    return false;
+  }
+  options.engine.validate(ranks.control.size(), "serve");
+  TANDEM_REQUIRE(options.port >= 0 && options.port <= 65535, "--port ", options.port,
+                 " is not a port; use 1 to 65535, or 0 for a free one");
+  TANDEM_REQUIRE(options.api.max_sequences >= 1, "--max-waiting must be at least 1, not ",
+                 options.api.max_sequences);
+  options.api.port = static_cast<std::uint16_t>(options.port);
+  options.api.http.max_body_bytes =
+      static_cast<std::size_t>(parse_bytes("--max-request-bytes", options.max_request_bytes));
+  if (const char* key = std::getenv("TANDEM_API_KEY");
+      key != nullptr && options.api.api_key.empty()) {
+    options.api.api_key = key;
+  }
+  return true;
+}
+
+std::string read_file(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  TANDEM_REQUIRE(file, "cannot read --chat-template ", path, "; name a readable file");
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+ServedModel served_model(const Options& options, const ModelSource& source,
+                         const runtime::EngineLimits& limits) {
+  ModelText text = open_text(source.path);
+  std::optional<std::string> chat = std::move(text.template_source);
+  if (!options.chat_template.empty()) chat = read_file(options.chat_template);
+  ServedModel model{
+      options.served_model_name.empty() ? source.config.name : options.served_model_name,
+      std::move(text.tokenizer),
+      std::nullopt,
+      std::move(text.bos_token),
+      std::move(text.eos_token),
+      default_sampling(source.config),
+      limits.max_model_len,
+      static_cast<std::int32_t>(source.config.vocab_size)};
+  if (chat) model.chat_template.emplace(*chat);
+  return model;
+}
+
+std::vector<RankState> rank_states(Ranks& ranks, const std::string& device) {
+  const auto hosts = ranks.control.all_gather(ranks.session.host());
+  const auto devices = ranks.control.all_gather(device);
+  std::vector<RankState> states;
+  for (std::size_t r = 0; r < hosts.size(); ++r) states.push_back({hosts[r], devices[r]});
+  return states;
+}
+
+/// Rank 0 from "ready" to the last byte. The first SIGTERM or SIGINT drains, the second stops.
+void serve(ApiServer& server, runtime::EngineLoop& loop, const std::string& host) {
+  server.on_signal([&](int count) {
+    if (count > 1) return loop.stop();
+    log_info("shutting down: finishing what runs; a second signal stops at once");
+    server.drain([&] { loop.stop(); });
+  });
+  log_info("listening on http://", host, ":", server.port(), "  (status page at /)");
+  loop.run();
+  server.flush();
+}
+
+}  // namespace
+
+int run_serve(Ranks& ranks, const std::vector<std::string>& arguments) {
+  Options options;
+  if (!parse(ranks, arguments, options)) return 0;
+  const ModelSource source = open_model(ranks, options.engine);
+  const std::string device = choose_device(ranks, options.engine.device);
+  const runtime::EngineConfig config = engine_config(ranks, options.engine, source.config, device);
+
+  // Listening comes first: a port in use is found before a model is loaded for minutes.
+  std::unique_ptr<ApiServer> server;
+  ranks.control.together([&] {
+    if (ranks.first()) server = std::make_unique<ApiServer>(options.api);
+  });
+  const MadeEngine made =
+      make_engine(ranks, device, options.engine, source.config, source.checkpoint, config);
+  std::optional<ServedModel> model;
+  ranks.control.together([&] {
+    if (ranks.first()) model.emplace(served_model(options, source, made.engine->limits()));
+  });
+  std::vector<RankState> states = rank_states(ranks, made.device_name);
+  runtime::EngineLoop loop(
+      ranks.control, *made.engine,
+      {made.engine->limits(), !options.no_prefix_caching, source.config.eos_ids});
+  if (!ranks.first()) {
+    // A launcher signals every rank; rank 0 decides when the others go home.
+    std::signal(SIGTERM, SIG_IGN);
+    std::signal(SIGINT, SIG_IGN);
+    loop.follow();
+    return 0;
+  }
+  server->ready(std::move(*model), loop, std::move(states));
+  serve(*server, loop, options.api.host);
+  server.reset();
+  return 0;
+}
+
+}  // namespace tandem::launch
