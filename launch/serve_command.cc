@@ -4,6 +4,7 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <optional>
@@ -73,20 +74,28 @@ std::string read_file(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
+/// The name that requests use: a hub name as given, else the folder's or file's.
+std::string served_name(const Options& options) {
+  if (!options.served_model_name.empty()) return options.served_model_name;
+  const std::filesystem::path path(options.engine.model);
+  if (!std::filesystem::exists(path)) return options.engine.model;
+  const std::filesystem::path clean = std::filesystem::canonical(path);
+  return std::filesystem::is_directory(clean) ? clean.filename() : clean.stem();
+}
+
 ServedModel served_model(const Options& options, const ModelSource& source,
                          const runtime::EngineLimits& limits) {
   ModelText text = open_text(source.path);
   std::optional<std::string> chat = std::move(text.template_source);
   if (!options.chat_template.empty()) chat = read_file(options.chat_template);
-  ServedModel model{
-      options.served_model_name.empty() ? source.config.name : options.served_model_name,
-      std::move(text.tokenizer),
-      std::nullopt,
-      std::move(text.bos_token),
-      std::move(text.eos_token),
-      default_sampling(source.config),
-      limits.max_model_len,
-      static_cast<std::int32_t>(source.config.vocab_size)};
+  ServedModel model{served_name(options),
+                    std::move(text.tokenizer),
+                    std::nullopt,
+                    std::move(text.bos_token),
+                    std::move(text.eos_token),
+                    default_sampling(source.config),
+                    limits.max_model_len,
+                    static_cast<std::int32_t>(source.config.vocab_size)};
   if (chat) model.chat_template.emplace(*chat);
   return model;
 }
