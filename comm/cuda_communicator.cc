@@ -5,6 +5,7 @@
 #include <exception>
 #include <limits>
 
+#include "comm/all_reduce_timing.h"
 #include "comm/nccl_check.h"
 #include "kernels/device/error.h"
 #include "kernels/device/log.h"
@@ -52,13 +53,19 @@ Communicator<Cuda>::Communicator(Context<Cuda>& ctx, ControlPlane& control,
       compute_(ctx.compute()),
       table_(make_table(options.all_reduce, control.size())) {
   if (size() == 1) return;
-  prepare_nccl(control, options.allow_shared_gpu);
+  const bool shared_gpu = prepare_nccl(control, options.allow_shared_gpu);
   decode_ =
       std::make_unique<NcclComm>(control, NcclCommOptions{"tandem-decode", 0, options.deadline});
   prefill_ = std::make_unique<NcclComm>(
       control, NcclCommOptions{"tandem-prefill", options.prefill_max_ctas, options.deadline});
   connect_peers(options);
   warm_up(ctx);
+  // On a shared GPU every exchange takes time slices of milliseconds: nothing to measure.
+  if (options.all_reduce != AllReduceChoice::kAuto || peers_ == nullptr || shared_gpu) return;
+  table_ = choose_table(time_all_ways(ctx, *this, control));
+  log_info("all-reduce: push up to ", table_.push_bytes >> 10, " KiB, pull up to ",
+           table_.pull_bytes >> 10, " KiB, two-shot up to ", table_.two_shot_bytes >> 10,
+           " KiB, NCCL above");
 }
 
 /// IPC before the window: it is not tied to one version of NCCL and works on a shared GPU.
@@ -167,7 +174,8 @@ void Communicator<Cuda>::reduce_add_norm(Context<Cuda>& ctx, TensorView<T, Cuda>
                 "the partial sum is contiguous and is the branch");
   const std::int64_t elements = partial.rows * partial.cols;
   const auto algorithm = algorithm_for(elements * static_cast<std::int64_t>(sizeof(T)));
-  if (size() > 1 && algorithm && kernels::can_reduce_add_norm(peers_->view(), *algorithm, partial, args))
+  if (size() > 1 && algorithm &&
+      kernels::can_reduce_add_norm(peers_->view(), *algorithm, partial, args))
     return kernels::peer_reduce_add_norm(ctx, compute_, peers_->view(), *algorithm, partial, args);
   all_reduce_sum(ctx, Span<T, Cuda>{partial.data, elements});
   kernels::add_norm(ctx, args);

@@ -42,8 +42,9 @@ class NcclComm {
 /// Before the first NCCL call of the process, on all ranks: settings, versions, GPUs. Sets
 /// NCCL_NVLS_ENABLE=0 unless it is set (NVLink multicast stays off). ConfigError for two copies of
 /// NCCL in one process, and for two ranks on one GPU unless `allow_shared_gpu`; these then get a
-/// NCCL_HOSTID each, which makes NCCL treat them as two hosts. Collective.
-void prepare_nccl(ControlPlane& control, bool allow_shared_gpu);
+/// NCCL_HOSTID each, which makes NCCL treat them as two hosts. True: some GPU is shared.
+/// Collective.
+bool prepare_nccl(ControlPlane& control, bool allow_shared_gpu);
 
 /// NCCL at run time is the one this build was compiled with: its device code may be used.
 bool nccl_version_matches();

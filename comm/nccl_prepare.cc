@@ -46,9 +46,9 @@ std::string gpu_identity() {
   return concat(host_identity(), " ", bus);
 }
 
-void settle_shared_gpus(ControlPlane& control, bool allow_shared_gpu) {
+bool settle_shared_gpus(ControlPlane& control, bool allow_shared_gpu) {
   const std::vector<std::string> gpus = control.all_gather(gpu_identity());
-  const auto mine = static_cast<std::size_t>(control.rank());
+  bool shared = false;
   for (std::size_t a = 0; a < gpus.size(); ++a) {
     for (std::size_t b = a + 1; b < gpus.size(); ++b) {
       if (gpus[a] != gpus[b]) continue;
@@ -56,10 +56,12 @@ void settle_shared_gpus(ControlPlane& control, bool allow_shared_gpu) {
                      " use the same GPU: start one rank per GPU (mpirun -n ",
                      std::set<std::string>(gpus.begin(), gpus.end()).size(),
                      "), or pass --allow-shared-gpu to test slowly on one");
-      // NCCL refuses two ranks of a host on one GPU; as two hosts it connects them by sockets.
-      ::setenv("NCCL_HOSTID", concat("tandem-rank-", mine).c_str(), 1);
+      shared = true;
     }
   }
+  // NCCL refuses two ranks of a host on one GPU; as two hosts it connects them by sockets.
+  if (shared) ::setenv("NCCL_HOSTID", concat("tandem-rank-", control.rank()).c_str(), 1);
+  return shared;
 }
 
 }  // namespace
@@ -70,10 +72,10 @@ bool nccl_version_matches() {
   return version == NCCL_VERSION_CODE;
 }
 
-void prepare_nccl(ControlPlane& control, bool allow_shared_gpu) {
+bool prepare_nccl(ControlPlane& control, bool allow_shared_gpu) {
   ::setenv("NCCL_NVLS_ENABLE", "0", 0);
   control.together(require_one_nccl);
-  settle_shared_gpus(control, allow_shared_gpu);
+  const bool shared = settle_shared_gpus(control, allow_shared_gpu);
   int version = 0;
   TANDEM_CHECK(ncclGetVersion(&version));
   const std::int64_t oldest = control.min(version), newest = control.max(version);
@@ -85,6 +87,7 @@ void prepare_nccl(ControlPlane& control, bool allow_shared_gpu) {
   if (version != NCCL_VERSION_CODE)
     log_info("NCCL ", version, " is loaded, this build was compiled with ", NCCL_VERSION_CODE,
              ": its windows are not used");
+  return shared;
 }
 
 }  // namespace tandem::comm

@@ -10,7 +10,8 @@ namespace tandem {
 template <>
 class Event<Cuda> {
  public:
-  explicit Event(bool timed = false);
+  Event() : Event(false) {}
+  explicit Event(bool timed);
   Event(Event&& other) noexcept;
   Event& operator=(Event&& other) noexcept;
   Event(const Event&) = delete;
