@@ -1,0 +1,13 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+# Installs what the tests need, builds, and runs every test that needs no GPU. Ends with CTest's
+# summary. BUILD names the build folder (default: build).
+#   tests/run.sh [ctest arguments]
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+build=${BUILD:-build}
+
+bash launch/install_packages.sh build test
+cmake -S . -B "$build" -G Ninja >/dev/null
+cmake --build "$build"
+exec ctest --test-dir "$build" --output-on-failure --no-tests=error -LE gpu -j "$(nproc)" "$@"
