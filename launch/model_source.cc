@@ -87,9 +87,11 @@ runtime::EngineConfig engine_config(const Ranks& ranks, const EngineOptions& opt
   config.threads =
       options.threads > 0 ? options.threads : std::max(1, cores / ranks.session.local_size());
   // CPU ranks: a quarter of the free memory of the host, shared by its ranks.
-  config.kv_cache_bytes = options.kv_cache_memory.empty()
-                              ? free_host_bytes() / 4 / ranks.session.local_size()
-                              : parse_bytes("--kv-cache-memory", options.kv_cache_memory);
+  // CUDA ranks: 0, what --gpu-memory-utilization leaves.
+  config.kv_cache_bytes =
+      options.kv_cache_memory.empty()
+          ? device == "cuda" ? 0 : free_host_bytes() / 4 / ranks.session.local_size()
+          : parse_bytes("--kv-cache-memory", options.kv_cache_memory);
   config.max_model_len = options.max_model_len > 0 ? options.max_model_len
                                                    : static_cast<std::int32_t>(model.max_position);
   TANDEM_REQUIRE(config.max_model_len <= model.max_position, "--max-model-len ",

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <array>
+#include <compare>
 #include <deque>
 #include <map>
 #include <memory>
@@ -20,6 +21,12 @@
 
 namespace tandem::runtime {
 
+/// What a decode graph is captured for: rows and a bound of their KV lengths.
+struct DecodeBucket {
+  std::int32_t rows = 0, max_kv_tokens = 0;
+  auto operator<=>(const DecodeBucket&) const = default;
+};
+
 template <typename T, Device D>
 class DeviceEngine final : public Engine {
  public:
@@ -29,9 +36,14 @@ class DeviceEngine final : public Engine {
     Model<T, D> model;
     EngineLimits limits;
     std::int64_t kv_segment_bytes = 0;
+    bool use_graphs = true;
     int rank = 0, size = 1;
   };
   explicit DeviceEngine(Parts parts);
+
+  /// Runs and captures every decode graph that steps can need, largest first; collective, at
+  /// start-up. A device whose graphs cost nothing makes them when they are used.
+  void capture_decode_graphs();
 
   const EngineLimits& limits() const override { return limits_; }
   void submit(const BatchPlan& plan) override;
@@ -55,7 +67,7 @@ class DeviceEngine final : public Engine {
   };
 
   void run_rows(const SampleChoice& choice);
-  void run_decode(const BatchPlan& plan, const SampleChoice& choice, std::int32_t bucket);
+  void run_decode(const SampleChoice& choice, DecodeBucket bucket);
   void read_back(const BatchPlan& plan, std::int32_t padded_decode);
   void copy_chunks(const BatchPlan& plan);
 
@@ -72,7 +84,8 @@ class DeviceEngine final : public Engine {
   std::array<Readback, 2> readback_;
   int turn_ = 0;
   std::deque<Pending> pending_;
-  std::map<std::int32_t, Graph<D>> decode_graphs_;  ///< By bucket.
+  bool use_graphs_;
+  std::map<DecodeBucket, Graph<D>> decode_graphs_;
 };
 
 }  // namespace tandem::runtime

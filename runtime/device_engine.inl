@@ -1,19 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
 // Bodies of DeviceEngine; included once per device by runtime/engine_<device>.cc.
+#include <set>
+
 #include "runtime/decoder.inl"
 #include "runtime/device_engine.h"
 #include "runtime/head_sampler.inl"
 
 namespace tandem::runtime {
 
-/// Decode rows that a step of `rows` sequences runs with. A CPU graph costs nothing to make, so
-/// there is no padding.
-inline std::int32_t decode_bucket(Cpu, std::int32_t rows, std::int32_t) { return rows; }
+/// The graph that a step of `rows` sequences replays. A CPU graph costs nothing to make, so there
+/// is no padding.
+inline DecodeBucket decode_bucket(Cpu, const EngineLimits&, std::int32_t rows,
+                                  std::int32_t max_kv_tokens) {
+  return {rows, max_kv_tokens};
+}
 
-/// 1, 2, 4, then steps of 4 up to 16, of 8 up to 32, of 16 up to 64, of 32 above.
-inline std::int32_t decode_bucket(Cuda, std::int32_t rows, std::int32_t max_rows) {
+/// Rows: 1, 2, then steps of 4 up to 16, of 8 up to 32, of 16 up to 64, of 32 above. KV lengths: up
+/// to 1024, 8192 or all, because the bound decides over how many blocks attention is split.
+inline DecodeBucket decode_bucket(Cuda, const EngineLimits& limits, std::int32_t rows,
+                                  std::int32_t max_kv_tokens) {
   const std::int32_t step = rows <= 2 ? 1 : rows <= 16 ? 4 : rows <= 32 ? 8 : rows <= 64 ? 16 : 32;
-  return std::min((rows + step - 1) / step * step, max_rows);
+  const std::int32_t bound = max_kv_tokens <= 1024   ? 1024
+                             : max_kv_tokens <= 8192 ? 8192
+                                                     : limits.max_model_len;
+  return {std::min((rows + step - 1) / step * step, limits.max_num_seqs),
+          std::min(bound, limits.max_model_len)};
 }
 
 template <typename T, Device D>
@@ -30,7 +41,8 @@ DeviceEngine<T, D>::DeviceEngine(Parts parts)
           limits_.num_chunks, parts.kv_segment_bytes),
       inputs_(limits_),
       decoder_(model_, limits_.max_num_batched_tokens),
-      sampler_(*context_, model_, group_, limits_.max_num_seqs) {
+      sampler_(*context_, model_, group_, limits_.max_num_seqs),
+      use_graphs_(parts.use_graphs) {
   kv_.grow_to(limits_.mapped_chunks);
   for (Readback& readback : readback_) {
     readback.tokens = HostBuffer<std::int32_t, D>(limits_.max_num_seqs);
@@ -48,12 +60,12 @@ void DeviceEngine<T, D>::submit(const BatchPlan& plan) {
   const SampleChoice choice{plan.sample_mode, plan.process_logits, plan.logprobs};
   const auto decode = static_cast<std::int32_t>(plan.decode_slots.size());
   if (plan.segments.empty()) {
-    const std::int32_t bucket = decode_bucket(D{}, decode, limits_.max_num_seqs);
-    inputs_.upload(*context_, plan, bucket);
-    run_decode(plan, choice, bucket);
-    read_back(plan, bucket);
+    const DecodeBucket bucket = decode_bucket(D{}, limits_, decode, plan.max_kv_tokens);
+    inputs_.upload(*context_, plan, bucket.rows, bucket.max_kv_tokens);
+    if (decode > 0) run_decode(choice, bucket);
+    read_back(plan, bucket.rows);
   } else {
-    inputs_.upload(*context_, plan, decode);
+    inputs_.upload(*context_, plan, decode, plan.max_kv_tokens);
     run_rows(choice);
     read_back(plan, decode);
   }
@@ -77,17 +89,31 @@ void DeviceEngine<T, D>::run_rows(const SampleChoice& choice) {
 }
 
 template <typename T, Device D>
-void DeviceEngine<T, D>::run_decode(const BatchPlan& plan, const SampleChoice& choice,
-                                    std::int32_t bucket) {
-  if (plan.decode_slots.empty()) return;
+void DeviceEngine<T, D>::run_decode(const SampleChoice& choice, DecodeBucket bucket) {
   const bool plain = choice.mode == SampleMode::kBest && !choice.process_logits && !choice.logprobs;
-  if (!plain) {
+  if (!plain || !use_graphs_) {
     run_rows(choice);
     return;
   }
   Graph<D>& graph = decode_graphs_[bucket];
   if (!graph) graph = Graph<D>::capture(*context_, [this] { run_rows(SampleChoice{}); });
   graph.launch(context_->compute());
+}
+
+template <typename T, Device D>
+void DeviceEngine<T, D>::capture_decode_graphs() {
+  if (!use_graphs_) return;
+  std::set<DecodeBucket> buckets;
+  for (const std::int32_t kv : {1024, 8192, limits_.max_model_len})
+    for (std::int32_t rows = 1; rows <= limits_.max_num_seqs; ++rows)
+      buckets.insert(decode_bucket(D{}, limits_, rows, std::min(kv, limits_.max_model_len)));
+  for (auto bucket = buckets.rbegin(); bucket != buckets.rend(); ++bucket) {
+    // Rows without a sequence: all kernels run once, so nothing is tuned or loaded in a capture.
+    inputs_.upload(*context_, BatchPlan{}, bucket->rows, bucket->max_kv_tokens);
+    run_rows(SampleChoice{});
+    context_->compute().synchronize();
+    decode_graphs_[*bucket] = Graph<D>::capture(*context_, [this] { run_rows(SampleChoice{}); });
+  }
 }
 
 template <typename T, Device D>

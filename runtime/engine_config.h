@@ -16,6 +16,16 @@
 
 namespace tandem::runtime {
 
+/// What only CUDA ranks look at; words as the flags have them.
+struct CudaEngineConfig {
+  int device = 0;                   ///< Ordinal of this rank's GPU.
+  double memory_utilization = 0.9;  ///< Share of the GPU's memory that may be used.
+  bool enforce_eager = false;       ///< No graphs.
+  bool allow_shared_gpu = false;
+  std::string mem_sync_domains = "auto";
+  std::string all_reduce = "auto";
+};
+
 struct EngineConfig {
   DType dtype = DType::kBF16;  ///< Of weights, activations and cache.
   std::int32_t max_model_len = 4096;
@@ -24,13 +34,15 @@ struct EngineConfig {
   std::int64_t kv_cache_bytes = 0;           ///< Per rank, at most.
   std::int64_t kv_segment_bytes = 64 << 20;  ///< One step of growth.
   int threads = 1;                           ///< CPU ranks: OpenMP threads of this rank.
+  CudaEngineConfig cuda;                     ///< CUDA ranks only.
 };
 
 /// What loading cost this rank.
 struct LoadReport {
   double seconds = 0;
-  std::int64_t bytes_read = 0;    ///< Of the checkpoint's files.
-  std::int64_t weight_bytes = 0;  ///< On the device.
+  std::int64_t bytes_read = 0;                   ///< Of the checkpoint's files.
+  std::int64_t weight_bytes = 0;                 ///< On the device.
+  double load_seconds = 0, prepare_seconds = 0;  ///< Weights; tuning and capture of graphs.
 };
 
 /// Loads this rank's slice and makes its engine. Collective over `control`; a fault on one rank is
@@ -38,5 +50,8 @@ struct LoadReport {
 std::unique_ptr<Engine> make_cpu_engine(comm::ControlPlane& control, const ModelConfig& model,
                                         const Checkpoint& checkpoint, const EngineConfig& config,
                                         LoadReport* report);
+std::unique_ptr<Engine> make_cuda_engine(comm::ControlPlane& control, const ModelConfig& model,
+                                         const Checkpoint& checkpoint, const EngineConfig& config,
+                                         LoadReport* report);
 
 }  // namespace tandem::runtime

@@ -29,8 +29,8 @@ std::unique_ptr<Engine> make_engine(comm::ControlPlane& control, const ModelConf
   report->bytes_read = checkpoint.bytes_read();
   report->weight_bytes = loaded->weight_bytes;
   typename DeviceEngine<T, Cpu>::Parts parts{
-      std::move(context),      nullptr,        std::move(*loaded), limits,
-      config.kv_segment_bytes, control.rank(), control.size()};
+      std::move(context),      nullptr, std::move(*loaded), limits,
+      config.kv_segment_bytes, true,    control.rank(),     control.size()};
   parts.limits.synchronous = true;
   if (control.size() > 1) parts.communicator = std::make_unique<comm::Communicator<Cpu>>(control);
   std::unique_ptr<Engine> engine;

@@ -30,10 +30,12 @@ class StepInputs {
   }
 
   /// Stages the plan's rows with `num_decode` decode rows (padding rows have slot -1).
-  void upload(Context<D>& ctx, const BatchPlan& plan, std::int32_t num_decode) {
+  /// `max_kv_tokens` bounds every row's KV length.
+  void upload(Context<D>& ctx, const BatchPlan& plan, std::int32_t num_decode,
+              std::int32_t max_kv_tokens) {
     std::vector<std::int32_t> rows(plan.decode_slots);
     rows.resize(static_cast<std::size_t>(num_decode), -1);
-    describe(plan, num_decode);
+    describe(plan, num_decode, max_kv_tokens);
     if (plan.segments.empty() && rows == uploaded_rows_) return;
     turn_ ^= 1;
     std::int32_t* host = staging_[turn_].data();
@@ -55,7 +57,7 @@ class StepInputs {
 
  private:
   /// The host's knowledge of the step.
-  void describe(const BatchPlan& plan, std::int32_t num_decode) {
+  void describe(const BatchPlan& plan, std::int32_t num_decode, std::int32_t max_kv_tokens) {
     view_ = {};
     view_.num_decode = num_decode;
     view_.num_tokens = num_decode + plan.num_prefill_tokens();
@@ -63,7 +65,7 @@ class StepInputs {
     for (const PrefillSegment& segment : plan.segments)
       view_.max_segment_tokens =
           std::max(view_.max_segment_tokens, static_cast<std::int32_t>(segment.tokens.size()));
-    view_.max_kv_tokens = plan.max_kv_tokens;
+    view_.max_kv_tokens = max_kv_tokens;
     view_.token_ids = token_ids_.data();
     view_.positions = positions_.data();
     view_.slots = row_slots_.data();

@@ -1,0 +1,62 @@
+// SPDX-License-Identifier: Apache-2.0
+// A build with CUDA: GPUs where they are, CPUs where they are not.
+#include <algorithm>
+
+#include "kernels/device/device_info.h"
+#include "kernels/device/log.h"
+#include "launch/engine_factory.h"
+
+namespace tandem::launch {
+namespace {
+
+/// Why this machine's GPUs cannot be used; empty when they can.
+std::string gpu_problem(const DeviceReport& report) {
+  if (!report.problem.empty()) return report.problem;
+  for (const DeviceInfo& device : report.devices)
+    if (!device.unusable_because.empty()) return device.unusable_because;
+  return {};
+}
+
+/// The GPU of this rank: local ranks in order, or all on one where that was allowed.
+int gpu_of_rank(const Ranks& ranks, const DeviceReport& report, bool allow_shared_gpu) {
+  const int gpus = static_cast<int>(report.devices.size());
+  TANDEM_REQUIRE(ranks.session.local_size() <= gpus || gpus == 1 || allow_shared_gpu, "host ",
+                 ranks.session.host(), " has ", gpus, " GPUs for ", ranks.session.local_size(),
+                 " ranks; start at most ", gpus,
+                 " ranks per host, or add --allow-shared-gpu (right, but slow)");
+  return ranks.session.local_rank() % gpus;
+}
+
+}  // namespace
+
+std::string choose_device(Ranks& ranks, const std::string& wanted) {
+  if (wanted == "cpu") return "cpu";
+  const std::string problem = gpu_problem(query_devices());
+  if (wanted == "cuda")
+    ranks.control.together(
+        [&] { TANDEM_REQUIRE(problem.empty(), problem, "; or use --device cpu"); });
+  return ranks.control.min(problem.empty() ? 1 : 0) == 1 ? "cuda" : "cpu";
+}
+
+MadeEngine make_engine(Ranks& ranks, const std::string& device, const EngineOptions& options,
+                       const runtime::ModelConfig& model, const runtime::Checkpoint& checkpoint,
+                       const runtime::EngineConfig& config) {
+  if (device == "cpu") return make_cpu_engine(ranks, model, checkpoint, config);
+  const DeviceReport report = query_devices();
+  runtime::EngineConfig sizes = config;
+  ranks.control.together(
+      [&] { sizes.cuda.device = gpu_of_rank(ranks, report, options.allow_shared_gpu); });
+  sizes.cuda.memory_utilization = options.gpu_memory_utilization;
+  sizes.cuda.enforce_eager = options.enforce_eager;
+  sizes.cuda.allow_shared_gpu = options.allow_shared_gpu;
+  sizes.cuda.mem_sync_domains = options.mem_sync_domains;
+  sizes.cuda.all_reduce = options.all_reduce;
+  MadeEngine made;
+  made.engine = runtime::make_cuda_engine(ranks.control, model, checkpoint, sizes, &made.load);
+  made.device_name = report.devices[static_cast<std::size_t>(sizes.cuda.device)].name;
+  log_info("weights ", made.load.weight_bytes >> 20, " MiB in ", made.load.load_seconds,
+           " s, tuning and graphs ", made.load.prepare_seconds, " s");
+  return made;
+}
+
+}  // namespace tandem::launch

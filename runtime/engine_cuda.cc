@@ -1,0 +1,113 @@
+// SPDX-License-Identifier: Apache-2.0
+// The engine of CUDA ranks.
+#include <chrono>
+#include <optional>
+
+#include "comm/cuda_communicator.h"
+#include "kernels/device/cuda/check.h"
+#include "kernels/device/cuda/context.h"
+#include "kernels/device/cuda/event.h"
+#include "kernels/device/cuda/graph.h"
+#include "kernels/device/log.h"
+#include "kvcache/virtual_range_cuda.h"
+#include "runtime/cache_plan.h"
+#include "runtime/device_engine.inl"
+#include "runtime/engine_config.h"
+#include "runtime/weights/model_loader.h"
+
+namespace tandem::runtime {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
+
+/// What a step's buffers take, beside the cache; known before they are allocated.
+template <typename T>
+std::int64_t step_bytes(const Model<T, Cuda>& model, const EngineConfig& config, int ranks) {
+  const std::int64_t hidden = model.config.hidden_size, dim = model.config.head_dim;
+  const std::int64_t q = model.shard.q_heads().size() * dim;
+  const std::int64_t kv = model.shard.kv_heads().size() * dim;
+  const std::int64_t per_token = 3 * hidden + 2 * q + 2 * kv + 3 * model.layers.front().down.cols();
+  const std::int64_t logits = (ranks + 2) * model.config.vocab_size * std::int64_t{sizeof(float)};
+  return per_token * config.max_num_batched_tokens * std::int64_t{sizeof(T)} +
+         logits * config.max_num_seqs;
+}
+
+/// Graphs, cuBLASLt workspaces, NCCL buffers and kernels' local memory.
+constexpr std::int64_t kRuntimeReserveBytes = std::int64_t{3} << 29;
+
+/// Memory that the cache may take on this GPU.
+template <typename T>
+std::int64_t cache_bytes(const Model<T, Cuda>& model, const EngineConfig& config, int ranks) {
+  std::size_t free = 0, total = 0;
+  TANDEM_CHECK(cudaMemGetInfo(&free, &total));
+  const auto used = static_cast<std::int64_t>(total - free);
+  const auto allowed =
+      static_cast<std::int64_t>(config.cuda.memory_utilization * static_cast<double>(total));
+  const std::int64_t budget =
+      allowed - used - step_bytes(model, config, ranks) - kRuntimeReserveBytes;
+  return config.kv_cache_bytes > 0 ? std::min(budget, config.kv_cache_bytes) : budget;
+}
+
+template <typename T>
+std::unique_ptr<Engine> make_engine(comm::ControlPlane& control, const ModelConfig& config,
+                                    const Checkpoint& checkpoint, const EngineConfig& sizes,
+                                    LoadReport* report) {
+  const auto start = Clock::now();
+  const parallel::Shard shard(shard_shape(config), control.rank(), control.size());
+  std::unique_ptr<Context<Cuda>> context;
+  std::optional<Model<T, Cuda>> model;
+  control.together([&] {
+    CudaOptions options;
+    options.device = sizes.cuda.device;
+    options.domains = parse_mem_sync_domains(sizes.cuda.mem_sync_domains);
+    context = std::make_unique<Context<Cuda>>(options);
+    model.emplace(
+        ModelLoader<T, Cuda>(*context, checkpoint, config, shard).load(sizes.max_model_len));
+  });
+  report->load_seconds = seconds_since(start);
+  report->bytes_read = checkpoint.bytes_read();
+  report->weight_bytes = model->weight_bytes;
+
+  std::unique_ptr<comm::Communicator<Cuda>> communicator;
+  if (control.size() > 1) {
+    comm::CudaCommunicatorOptions options;
+    options.all_reduce = comm::parse_all_reduce(sizes.cuda.all_reduce);
+    options.allow_shared_gpu = sizes.cuda.allow_shared_gpu;
+    communicator = std::make_unique<comm::Communicator<Cuda>>(*context, control, options);
+  }
+  const EngineLimits limits =
+      plan_cache(control, config, shard, sizes, cache_bytes(*model, sizes, control.size()));
+  std::unique_ptr<DeviceEngine<T, Cuda>> engine;
+  control.together([&] {
+    engine = std::make_unique<DeviceEngine<T, Cuda>>(typename DeviceEngine<T, Cuda>::Parts{
+        std::move(context), std::move(communicator), std::move(*model), limits,
+        sizes.kv_segment_bytes, !sizes.cuda.enforce_eager, control.rank(), control.size()});
+  });
+  const auto prepare_start = Clock::now();
+  engine->capture_decode_graphs();
+  report->prepare_seconds = seconds_since(prepare_start);
+  report->seconds = seconds_since(start);
+  return engine;
+}
+
+}  // namespace
+
+std::unique_ptr<Engine> make_cuda_engine(comm::ControlPlane& control, const ModelConfig& model,
+                                         const Checkpoint& checkpoint, const EngineConfig& config,
+                                         LoadReport* report) {
+  switch (config.dtype) {
+    case DType::kBF16:
+      return make_engine<BFloat16>(control, model, checkpoint, config, report);
+    case DType::kF16:
+      return make_engine<Float16>(control, model, checkpoint, config, report);
+    case DType::kF32:
+      return make_engine<float>(control, model, checkpoint, config, report);
+  }
+  throw InternalError("unknown data type");
+}
+
+}  // namespace tandem::runtime
