@@ -7,10 +7,12 @@
 #include <algorithm>
 #include <cstdio>
 #include <map>
+#include <memory>
 #include <random>
 
 #include "kernels/device/cuda/check.h"
 #include "tests/bench/domains_lab.h"
+#include "tests/bench/domains_nccl.h"
 #include "tests/bench/report.h"
 
 namespace tandem::bench {
@@ -167,7 +169,8 @@ void measure_pair(DomainsLab& lab, const Victim& victim, const Aggressor& aggres
       shared_sm += !sample.apart;
     }
   }
-  const std::string name = concat(victim.name, " beside ", aggressor.name, " x", aggressor.blocks);
+  const std::string name = concat(victim.name, " beside ", aggressor.name,
+                                  aggressor.blocks > 0 ? concat(" x", aggressor.blocks) : "");
   double spread = 0;
   for (const Cell cell : kCells) {
     report.add_median(name, cell_name(cell), victim.unit, values[cell], 0);
@@ -252,6 +255,13 @@ int run(int argc, char** argv) {
   DomainsLab lab(ctx);
   Victims victims(lab);
   Aggressors aggressors;
+  const std::unique_ptr<NcclPair> nccl = NcclPair::make(ctx);
+  if (nccl != nullptr) {
+    victims.victims.push_back(nccl->victim());
+    aggressors.aggressors.push_back(nccl->aggressor());
+  } else {
+    std::fprintf(stderr, "one GPU: NCCL is neither aggressor nor victim in this run\n");
+  }
   Report report("domains", argc, argv);
   std::mt19937 random(3);
   const auto wanted = [&](const std::string& name) {
@@ -263,7 +273,7 @@ int run(int argc, char** argv) {
   measure_messages(lab, report);
   for (const Aggressor& aggressor : aggressors.aggressors)
     for (const Victim& victim : victims.victims)
-      if (wanted(victim.name) || wanted(aggressor.name))
+      if ((wanted(victim.name) || wanted(aggressor.name)) && !(aggressor.enqueue && !victim.traced))
         measure_pair(lab, victim, aggressor, random, report);
   report.print();
   return 0;

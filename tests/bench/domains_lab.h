@@ -6,7 +6,6 @@
 #pragma once
 
 #include <functional>
-#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,13 +20,16 @@ namespace tandem::bench {
 enum class Cell { kIdle, kSame, kSeparate };
 inline constexpr Cell kCells[] = {Cell::kIdle, Cell::kSame, Cell::kSeparate};
 
-/// Whose memory the aggressor works on, in what way, with how many blocks.
+/// Whose memory the aggressor works on, in what way, with how many blocks. With `enqueue` it is
+/// something else that is put on the stream and ends by itself, some time after any victim.
 struct Aggressor {
   std::string name;
-  Traffic traffic;
-  int blocks;
-  uint4* memory;
-  std::int64_t block_units;
+  Traffic traffic = Traffic::kStores;
+  int blocks = 0;
+  uint4* memory = nullptr;
+  std::int64_t block_units = 0;
+  std::function<void(Stream<Cuda>&)> enqueue = {};
+  double enqueued_bytes = 0;  ///< What `enqueue` moves.
 };
 
 /// `enqueue` puts the work between two events on the compute stream; `read` (called when it is
@@ -36,12 +38,14 @@ struct Victim {
   std::string name, unit;
   std::function<void()> enqueue;
   std::function<double(double milliseconds)> read;
+  int domain = 0;  ///< Physical, of its kernels.
+  bool traced = true;
 };
 
 struct Sample {
   double value = 0;
   double aggressor_gb_per_s = 0;
-  bool overlapped = true;  ///< The aggressor's blocks ran from before the victim to after it.
+  bool overlapped = true;  ///< The aggressor ran from before the victim to after it.
   bool apart = true;       ///< The victim's block 0 had an SM without aggressor.
 };
 
@@ -57,17 +61,18 @@ class DomainsLab {
   /// Where victims leave the trace of their block 0.
   BlockTrace* victim_trace() const { return traces_.data() + kMaxBlocks; }
   Stream<Cuda>& aggressor_stream() { return aggressor_stream_; }
-  /// Sets which physical domain the aggressor's stream means: 0 is the victims'.
-  void set_aggressor_domain(Cell cell);
+  /// Puts the aggressor's stream into the victim's domain, or into another one.
+  void set_aggressor_domain(Cell cell, int victim_domain = 0);
 
   Sample measure(const Victim& victim, const Aggressor& aggressor, Cell cell);
 
  private:
-  void judge(const Aggressor& aggressor, Sample& sample);
+  void start(const Aggressor& aggressor);
+  void judge_blocks(const Victim& victim, const Aggressor& aggressor, Sample& sample);
 
   Context<Cuda>& ctx_;
   Stream<Cuda> aggressor_stream_;
-  Event<Cuda> begin_{true}, end_{true};
+  Event<Cuda> begin_{true}, end_{true}, aggressor_begin_{true}, aggressor_end_{true};
   Buffer<std::uint32_t, Cuda> flags_;  ///< [started, stop]
   Buffer<BlockTrace, Cuda> traces_;    ///< Aggressor blocks, then the victim.
   HostBuffer<BlockTrace, Cuda> host_traces_;
