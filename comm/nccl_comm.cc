@@ -44,7 +44,7 @@ void start_init(const std::shared_ptr<InitState>& state, ncclUniqueId id, int ra
   std::thread([state, id, rank, size, device, name = options.name, max_ctas = options.max_ctas] {
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 1;
-    config.commName = name.c_str();
+    config.commName = name;
     if (max_ctas > 0) config.maxCTAs = max_ctas;
     ncclComm_t comm = nullptr;
     ncclResult_t result = ncclUnhandledCudaError;

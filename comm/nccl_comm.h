@@ -15,7 +15,7 @@
 namespace tandem::comm {
 
 struct NcclCommOptions {
-  std::string name;                    ///< In NCCL's own log.
+  const char* name = "";               ///< In NCCL's own log; a string literal: NCCL keeps it.
   int max_ctas = 0;                    ///< Blocks a collective may take; 0: NCCL decides.
   std::chrono::seconds deadline{120};  ///< For all ranks to arrive and connect.
 };
@@ -40,7 +40,8 @@ class NcclComm {
 };
 
 /// Before the first NCCL call of the process, on all ranks: settings, versions, GPUs. Sets
-/// NCCL_NVLS_ENABLE=0 unless it is set (NVLink multicast stays off). ConfigError for two copies of
+/// NCCL_NVLS_ENABLE=0 (NVLink multicast stays off) and NCCL_RUNTIME_CONNECT=0 (all is connected
+/// before a capture) unless they are set. ConfigError for two copies of
 /// NCCL in one process, and for two ranks on one GPU unless `allow_shared_gpu`; these then get a
 /// NCCL_HOSTID each, which makes NCCL treat them as two hosts. True: some GPU is shared.
 /// Collective.

@@ -74,6 +74,7 @@ bool nccl_version_matches() {
 
 bool prepare_nccl(ControlPlane& control, bool allow_shared_gpu) {
   ::setenv("NCCL_NVLS_ENABLE", "0", 0);
+  ::setenv("NCCL_RUNTIME_CONNECT", "0", 0);
   control.together(require_one_nccl);
   const bool shared = settle_shared_gpus(control, allow_shared_gpu);
   int version = 0;

@@ -34,6 +34,10 @@ std::string number(double value) {
 
 std::string cuda_version(int version) { return concat(version / 1000, '.', version % 1000 / 10); }
 
+std::string nccl_text(int version) {
+  return concat(version / 10000, '.', version % 10000 / 100, '.', version % 100);
+}
+
 std::string cpu_model() {
   std::ifstream info("/proc/cpuinfo");
   for (std::string line; std::getline(info, line);)
@@ -41,7 +45,7 @@ std::string cpu_model() {
   return "unknown";
 }
 
-std::string machine() {
+std::string machine(int nccl_version) {
   cudaDeviceProp properties{};
   int gpus = 0, driver = 0, runtime = 0;
   TANDEM_CHECK(cudaGetDeviceProperties(&properties, 0));
@@ -51,7 +55,8 @@ std::string machine() {
   return concat("{\"gpu\": ", quoted(properties.name), ", \"gpus\": ", gpus,
                 ", \"driver\": ", quoted(cuda_version(driver)),
                 ", \"cuda\": ", quoted(cuda_version(runtime)),
-                ", \"nccl\": null, \"cpu\": ", quoted(cpu_model()), "}");
+                ", \"nccl\": ", nccl_version == 0 ? "null" : quoted(nccl_text(nccl_version)),
+                ", \"cpu\": ", quoted(cpu_model()), "}");
 }
 
 std::string today() {
@@ -73,23 +78,40 @@ void Report::add_median(const std::string& name, const std::string& metric, cons
   std::sort(samples.begin(), samples.end());
   const double median = samples[samples.size() / 2];
   const double spread = (samples[samples.size() * 3 / 4] - samples[samples.size() / 4]) / 2;
+  add_row(name, metric, unit, "median", samples.size(), median, spread, ceiling);
+}
+
+void Report::add_quantile(const std::string& name, const std::string& metric,
+                          const std::string& unit, const std::string& statistic, double quantile,
+                          std::vector<double> samples) {
+  TANDEM_ASSERT(!samples.empty(), name);
+  std::sort(samples.begin(), samples.end());
+  const auto at =
+      static_cast<std::size_t>(quantile * static_cast<double>(samples.size() - 1) + 0.5);
+  add_row(name, metric, unit, statistic, samples.size(), samples[at], 0, 0);
+}
+
+void Report::add_row(const std::string& name, const std::string& metric, const std::string& unit,
+                     const std::string& statistic, std::size_t runs, double value, double spread,
+                     double ceiling) {
   std::string row = concat("{\"case\": ", quoted(name), ", \"metric\": ", quoted(metric),
-                           ", \"unit\": ", quoted(unit),
-                           ", \"statistic\": \"median\", \"runs\": ", samples.size(),
-                           ", \"value\": ", number(median), ", \"spread\": ", number(spread));
+                           ", \"unit\": ", quoted(unit), ", \"statistic\": ", quoted(statistic),
+                           ", \"runs\": ", runs, ", \"value\": ", number(value),
+                           ", \"spread\": ", number(spread));
   row += ceiling > 0 ? concat(", \"ceiling\": ", number(ceiling),
-                              ", \"share\": ", number(median / ceiling), "}")
+                              ", \"share\": ", number(value / ceiling), "}")
                      : std::string(", \"ceiling\": null, \"share\": null}");
   rows_.push_back(row);
-  std::fprintf(stderr, "%-64s %-22s %10.4g +- %.2g %s\n", name.c_str(), metric.c_str(), median,
-               spread, unit.c_str());
+  std::fprintf(stderr, "%-64s %-22s %-6s %10.4g +- %.2g %s\n", name.c_str(), metric.c_str(),
+               statistic.c_str(), value, spread, unit.c_str());
 }
 
 void Report::print() const {
   std::printf(
       "{\"bench\": %s, \"machine\": %s, \"commit\": null, \"date\": %s, \"command\": %s, \"rows\": "
       "[",
-      quoted(bench_).c_str(), machine().c_str(), quoted(today()).c_str(), quoted(command_).c_str());
+      quoted(bench_).c_str(), machine(nccl_version_).c_str(), quoted(today()).c_str(),
+      quoted(command_).c_str());
   for (std::size_t i = 0; i < rows_.size(); ++i)
     std::printf("%s\n  %s", i == 0 ? "" : ",", rows_[i].c_str());
   std::printf("\n]}\n");

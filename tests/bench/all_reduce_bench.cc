@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+// mpirun -n N all_reduce_bench [--graph-only]: every all-reduce way at 4 KiB .. 256 MiB of bf16,
+// replayed in a graph and enqueued eagerly, p50 and p99 over repeats of the slowest rank; then the
+// seam of a decode step, all-reduce + residual + norm, fused against NCCL and a norm kernel. Bus
+// bandwidth is size * 2 (n - 1) / n / time, as nccl-tests count it; its ceiling is the peer read
+// rate of one H200 (375 GB/s). Eager NCCL is the prefill communicator with its limit of blocks.
+// Rank 0 prints JSON.
+#include <nccl.h>
+
+#include <cmath>
+#include <cstdio>
+#include <cstring>
+
+#include "comm/all_reduce_timing.h"
+#include "kernels/device/cuda/event.h"
+#include "kernels/device/device_info.h"
+#include "tests/bench/report.h"
+
+namespace tandem::comm {
+namespace {
+
+using kernels::PeerAlgorithm;
+
+constexpr double kPeerGigabytesPerS = 375.0;
+constexpr std::int64_t kLargestBytes = std::int64_t{256} << 20;
+
+struct Way {
+  const char* name;
+  AllReduceTable table;
+  std::optional<PeerAlgorithm> own;
+};
+
+std::vector<Way> ways() {
+  return {{"push", only(PeerAlgorithm::kPush), PeerAlgorithm::kPush},
+          {"pull", only(PeerAlgorithm::kPull), PeerAlgorithm::kPull},
+          {"two-shot", only(PeerAlgorithm::kTwoShot), PeerAlgorithm::kTwoShot},
+          {"nccl", {}, std::nullopt}};
+}
+
+std::string size_text(std::int64_t size_bytes) {
+  return size_bytes < (1 << 20) ? concat(size_bytes >> 10, "KiB") : concat(size_bytes >> 20, "MiB");
+}
+
+struct Bench {
+  ControlPlane& control;
+  Context<Cuda>& ctx;
+  Communicator<Cuda>& communicator;
+  bench::Report& report;
+
+  void add(const std::string& name, const std::vector<double>& times_us) {
+    if (control.rank() != 0) return;
+    report.add_median(name, "latency_us", "us", times_us, 0);
+    report.add_quantile(name, "latency_us", "us", "p99", 0.99, times_us);
+  }
+
+  void plain(const Way& way, std::int64_t size_bytes, bool graph) {
+    if (way.own && !fits_workspace(*way.own, size_bytes)) return;
+    communicator.set_table(way.table);
+    const int calls = size_bytes <= (1 << 20) ? 50 : 5,
+              repeats = size_bytes <= (1 << 20) ? 100 : 20;
+    const auto times_us =
+        time_all_reduce(ctx, communicator, control, size_bytes, graph, calls, repeats);
+    const std::string name = concat("all-reduce bf16 n", control.size(), " ", way.name, " ",
+                                    graph ? "graph " : "eager ", size_text(size_bytes));
+    add(name, times_us);
+    if (size_bytes < (1 << 20) || control.rank() != 0) return;
+    std::vector<double> rates;
+    for (const double us : times_us)
+      rates.push_back(static_cast<double>(size_bytes) * 2 * (control.size() - 1) / control.size() /
+                      us / 1000.0);
+    report.add_median(name, "bus_bandwidth", "GB/s", rates, kPeerGigabytesPerS);
+  }
+
+  /// `calls` seams in a graph, as a decode step has two a layer.
+  void fused(const Way& way, std::int64_t rows, std::int64_t hidden) {
+    constexpr int kCalls = 50, kRepeats = 100;
+    communicator.set_table(way.table);
+    const Buffer<BFloat16, Cuda> partial(rows * hidden), residual(rows * hidden),
+        normed(rows * hidden);
+    const Buffer<float, Cuda> weight(hidden);
+    for (const auto* buffer : {&partial, &residual})
+      fill_zero(ctx, buffer->data(), buffer->size_bytes());
+    fill_zero(ctx, weight.data(), weight.size_bytes());
+    kernels::AddNormArgs<BFloat16, Cuda> args;
+    const auto branch = partial.view(rows, hidden);
+    args.branch = {branch.data, rows, hidden};
+    args.next_norm = {weight.data(), 1e-5f};
+    args.residual = residual.view(rows, hidden);
+    args.normed = normed.view(rows, hidden);
+    auto graph = Graph<Cuda>::capture(ctx, [&] {
+      for (int call = 0; call < kCalls; ++call) communicator.reduce_add_norm(ctx, branch, args);
+    });
+    Event<Cuda> start(true), stop(true);
+    std::vector<double> times_us;
+    for (int repeat = 0; repeat <= kRepeats; ++repeat) {
+      start.record(ctx.compute());
+      graph.launch(ctx.compute());
+      stop.record(ctx.compute());
+      stop.synchronize();
+      const auto ns = control.max(std::llround(stop.milliseconds_since(start) * 1e6 / kCalls));
+      if (repeat > 0) times_us.push_back(static_cast<double>(ns) / 1000.0);
+    }
+    add(concat("reduce-add-norm bf16 n", control.size(), " ", way.name, " graph ", rows, "x",
+               hidden),
+        times_us);
+  }
+};
+
+int run(int argc, char** argv) {
+  const MpiSession session(&argc, &argv);
+  ControlPlane control(session);
+  const auto gpus = static_cast<int>(query_devices().devices.size());
+  CudaOptions cuda;
+  cuda.device = gpus == 0 ? 0 : session.local_rank() % gpus;
+  Context<Cuda> ctx(cuda);
+  CudaCommunicatorOptions options;
+  options.allow_shared_gpu = true;
+  Communicator<Cuda> communicator(ctx, control, options);
+  const bool shared = session.local_size() > gpus;
+  bench::Report report(shared ? "all_reduce_shared_gpu" : "all_reduce", argc, argv);
+  report.set_nccl_version(NCCL_VERSION_CODE);
+  const bool graph_only = argc > 1 && std::strcmp(argv[1], "--graph-only") == 0;
+  Bench bench{control, ctx, communicator, report};
+  const std::int64_t largest = shared ? 64 << 10 : kLargestBytes;
+  for (const bool graph : {true, false})
+    for (const Way& way : ways())
+      for (std::int64_t size = 4 << 10; size <= largest; size *= 2)
+        if (graph || !graph_only) bench.plain(way, size, graph);
+  for (const Way& way : ways())
+    for (const std::int64_t rows : {1, 4, 16, 64}) {
+      const std::int64_t hidden = 4096;
+      if (!way.own || kernels::fits(*way.own, kernels::row_grid(rows, hidden / 8)))
+        bench.fused(way, rows, hidden);
+    }
+  if (control.rank() == 0) report.print();
+  return 0;
+}
+
+}  // namespace
+}  // namespace tandem::comm
+
+int main(int argc, char** argv) {
+  try {
+    return tandem::comm::run(argc, argv);
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return 1;
+  }
+}
