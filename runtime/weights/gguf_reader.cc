@@ -108,7 +108,7 @@ void place_tensors(const GgufCursor& cursor, const MappedFile& file, std::int64_
 
 }  // namespace
 
-GgufFile::GgufFile(const std::filesystem::path& path) : file_(std::make_shared<MappedFile>(path)) {
+GgufFile::GgufFile(std::shared_ptr<const MappedFile> file) : file_(std::move(file)) {
   GgufCursor cursor(*file_);
   read_preamble(cursor, file_->path());
   const auto tensor_count = cursor.number<std::uint64_t>("its tensor count");

@@ -26,7 +26,9 @@ using GgufValue = std::variant<bool, std::int64_t, double, std::string, std::vec
 class GgufFile {
  public:
   /// ConfigError that names the file and what is wrong with it.
-  explicit GgufFile(const std::filesystem::path& path);
+  explicit GgufFile(const std::filesystem::path& path)
+      : GgufFile(std::make_shared<const MappedFile>(path)) {}
+  explicit GgufFile(std::shared_ptr<const MappedFile> file);
 
   const std::string& path() const { return file_->path(); }
   const std::shared_ptr<const MappedFile>& file() const { return file_; }

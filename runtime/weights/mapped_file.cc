@@ -30,8 +30,11 @@ MappedFile::MappedFile(const std::filesystem::path& path) : path_(path.string())
                  std::strerror(error), "): check `ulimit -v`");
   data_ = static_cast<const std::byte*>(address);
   size_ = static_cast<std::size_t>(info.st_size);
+  is_mapped_ = true;
 }
 
-MappedFile::~MappedFile() { munmap(const_cast<std::byte*>(data_), size_); }
+MappedFile::~MappedFile() {
+  if (is_mapped_) munmap(const_cast<std::byte*>(data_), size_);
+}
 
 }  // namespace tandem::runtime
