@@ -40,6 +40,7 @@ struct CacheFolder {
   CudaOptions options() const {
     CudaOptions options;
     options.tuning_cache_folder = path.string();
+    options.decode_matmul = DecodeMatmul::kCublasLt;
     return options;
   }
 };
@@ -108,6 +109,21 @@ TEST_F(Matmul, Float16) {
     run<Float16, Float16>(ctx, shape);
     run<Float16, float>(ctx, shape);
   }
+}
+TEST_F(Matmul, StreamingKernelsOfFewRows) {
+  const CacheFolder folder;
+  CudaOptions options = folder.options();
+  options.decode_matmul = DecodeMatmul::kAuto;
+  Context<Cuda> ctx(options);
+  for (const std::int64_t m : {1, 2, 3, 4, 5, 7, 8})
+    for (const auto& [n, k] :
+         {std::pair{576, 576}, {17, 40}, {129, 8}, {1000, 1792}, {6144, 4096}}) {
+      run<BFloat16, BFloat16>(ctx, {m, n, k, k + 8});
+      run<BFloat16, float>(ctx, {m, n, k, k});
+      run<Float16, Float16>(ctx, {m, n, k, k});
+    }
+  run<BFloat16, BFloat16>(ctx, {1, 4096, 14336, 14336});
+  EXPECT_EQ(ctx.cublaslt().num_tuned(), 0);
 }
 TEST_F(Matmul, FewerSmsSameResult) {
   const CacheFolder folder;

@@ -1,0 +1,101 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/qkv_project.h"
+
+#include <numeric>
+
+#include "parity/mirror.h"
+
+namespace tandem::kernels {
+namespace {
+
+using namespace tandem::testing;
+
+class QkvProject : public GpuTest {};
+
+struct Case {
+  int rows, q_heads, kv_heads, head_dim;
+  std::int64_t hidden;
+  bool bias, norms;
+  int rotary_dim;
+};
+
+/// Rows of two slots, one of them inert, over scattered chunks of a two-layer cache.
+template <typename T>
+void compare(const Case& c) {
+  constexpr int kChunks = 12, kTableStride = 5, kMaxPosition = 320;
+  auto& [cpu, cuda] = Devices::get();
+  const std::string what = concat(name(dtype_of<T>), " rows ", c.rows, " heads ", c.q_heads, "/",
+                                  c.kv_heads, " dim ", c.head_dim, " hidden ", c.hidden);
+  const std::int64_t columns = (c.q_heads + 2 * c.kv_heads) * c.head_dim;
+  const std::int64_t layer = std::int64_t{2} * c.kv_heads * kChunkTokens * c.head_dim;
+  const MirrorWeight<T> weight(cpu, cuda, columns, c.hidden, 1);
+  Mirror<T> x(cuda, normal<T>(c.rows * c.hidden, 1.0f, 2)), qkv(cuda, poison<T>(c.rows * columns)),
+      cache(cuda, normal<T>(kChunks * 2 * layer, 1.0f, 3));
+  Mirror<float> bias(cuda, normal<float>(columns, 1.0f, 4)),
+      q_norm(cuda, normal<float>(c.head_dim, 1.0f, 5)),
+      k_norm(cuda, normal<float>(c.head_dim, 1.0f, 6)),
+      cos(cuda, normal<float>(std::int64_t{kMaxPosition} * c.rotary_dim / 2, 0.7f, 7)),
+      sin(cuda, normal<float>(std::int64_t{kMaxPosition} * c.rotary_dim / 2, 0.7f, 8));
+  Mirror<std::int32_t> table(cuda, {7, 3, 11, 1, 5, 2, 9, 4, 10, 6});
+  std::vector<std::int32_t> at, slot_of;
+  for (int r = 0; r < c.rows; ++r) {
+    at.push_back(r == 2 ? -1 : (r * 61 + 60) % kMaxPosition);
+    slot_of.push_back(r % 2);
+  }
+  Mirror<std::int32_t> positions(cuda, at), slots(cuda, slot_of);
+  const auto run = [&]<typename D>(Context<D>& ctx) {
+    StepView<D> step;
+    step.num_tokens = c.rows;
+    step.num_decode = c.rows;
+    step.positions = positions.on<D>();
+    step.slots = slots.on<D>();
+    QkvArgs<T, D> args;
+    args.step = &step;
+    args.x = x.template cview<D>(c.rows, c.hidden);
+    args.weight = &weight.template on<D>();
+    if (c.bias) args.bias = bias.on<D>();
+    if (c.norms) {
+      args.q_norm = {q_norm.on<D>(), 1e-6f};
+      args.k_norm = {k_norm.on<D>(), 1e-5f};
+    }
+    if (c.rotary_dim > 0) args.rope = {cos.on<D>(), sin.on<D>(), c.rotary_dim};
+    args.num_q_heads = c.q_heads;
+    args.layer = 1;
+    args.kv = {cache.template on<D>(), 2 * layer,   layer, c.kv_heads, c.head_dim,
+               table.on<D>(),          kTableStride};
+    args.qkv = qkv.template view<D>(c.rows, columns);
+    qkv_project(ctx, args);
+  };
+  run(cpu);
+  run(cuda);
+  expect_close(cuda, cache, 3 * kTolerance<T>, what + " cache");
+  // Of `qkv` the q columns of active rows are defined.
+  auto got = download(cuda, qkv.device.data(), qkv.device.size());
+  Mirror<T> q;
+  std::vector<T> got_q;
+  for (int r = 0; r < c.rows; ++r)
+    for (std::int64_t i = 0; at[static_cast<std::size_t>(r)] >= 0 && i < c.q_heads * c.head_dim;
+         ++i) {
+      q.host.push_back(qkv.host[static_cast<std::size_t>(r * columns + i)]);
+      got_q.push_back(got[static_cast<std::size_t>(r * columns + i)]);
+    }
+  q.device = upload(cuda, got_q);
+  expect_close(cuda, q, 3 * kTolerance<T>, what + " q");
+}
+
+TEST_F(QkvProject, EqualsTheCpu) {
+  for_each_type([]<typename T>() {
+    for (const int rows : {1, 2, 4, 8, 9, 21}) {
+      compare<T>({rows, 9, 3, 64, 576, false, false, 64});
+      compare<T>({rows, 4, 1, 128, 512, true, true, 128});
+    }
+    compare<T>({3, 5, 2, 80, 200, true, false, 32});
+    compare<T>({5, 3, 3, 96, 104, false, true, 96});
+    compare<T>({1, 2, 1, 256, 640, false, true, 256});
+    compare<T>({7, 4, 2, 40, 72, true, false, 0});
+    compare<T>({4, 32, 8, 128, 4096, false, false, 128});
+  });
+}
+
+}  // namespace
+}  // namespace tandem::kernels
