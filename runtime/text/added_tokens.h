@@ -5,6 +5,7 @@
 // Immutable and thread-safe after construction.
 #pragma once
 
+#include <array>
 #include <functional>
 #include <optional>
 #include <string>
@@ -66,7 +67,7 @@ class AddedTokens {
     }
     std::vector<Node> nodes_ = std::vector<Node>(1);
     std::unordered_map<std::uint64_t, std::size_t> edges_;
-    std::vector<bool> starts_ = std::vector<bool>(256);  ///< Bytes that begin some token.
+    std::array<bool, 256> starts_{};  ///< Bytes that begin some token.
   };
 
   std::vector<AddedToken> tokens_;

@@ -20,13 +20,10 @@ constexpr std::size_t kMaxCachedText = 1 << 18;
 
 constexpr std::string_view kMetaspace = "\xE2\x96\x81";
 
-/// The first pair to merge is on top: lowest rank, then leftmost.
-struct IsLater {
-  template <typename Candidate>
-  bool operator()(const Candidate& a, const Candidate& b) const {
-    return a.rank != b.rank ? a.rank > b.rank : a.position > b.position;
-  }
-};
+/// Candidates in the order in which they are merged: by rank, then from the left.
+std::uint64_t candidate_key(std::int32_t rank, std::int32_t position) {
+  return static_cast<std::uint64_t>(rank) << 32 | static_cast<std::uint32_t>(position);
+}
 
 }  // namespace
 
@@ -157,8 +154,8 @@ void BpeEncoder::split_characters(std::string_view word) {
 void BpeEncoder::push_candidate(std::int32_t left, std::int32_t right) {
   if (left < 0 || right < 0) return;
   if (const auto* entry = model_.merges_.find(symbols_[left].id, symbols_[right].id)) {
-    heap_.push_back({entry->rank, left, entry->result});
-    std::push_heap(heap_.begin(), heap_.end(), IsLater{});
+    heap_.push_back(candidate_key(entry->rank, left));
+    std::push_heap(heap_.begin(), heap_.end(), std::greater<>{});
   }
 }
 
@@ -166,25 +163,27 @@ void BpeEncoder::merge_all() {
   heap_.clear();
   for (std::int32_t i = 0; i + 1 < static_cast<std::int32_t>(symbols_.size()); ++i) {
     if (const auto* entry = model_.merges_.find(symbols_[i].id, symbols_[i + 1].id)) {
-      heap_.push_back({entry->rank, i, entry->result});
+      heap_.push_back(candidate_key(entry->rank, i));
     }
   }
-  std::make_heap(heap_.begin(), heap_.end(), IsLater{});
+  std::make_heap(heap_.begin(), heap_.end(), std::greater<>{});
   while (!heap_.empty()) {
-    std::pop_heap(heap_.begin(), heap_.end(), IsLater{});
-    const Candidate candidate = heap_.back();
+    std::pop_heap(heap_.begin(), heap_.end(), std::greater<>{});
+    const std::uint64_t candidate = heap_.back();
     heap_.pop_back();
-    Symbol& left = symbols_[candidate.position];
+    const auto position = static_cast<std::int32_t>(candidate);
+    Symbol& left = symbols_[position];
     if (left.id < 0 || left.next < 0) continue;
     Symbol& right = symbols_[left.next];
     const auto* entry = model_.merges_.find(left.id, right.id);
-    if (entry == nullptr || entry->result != candidate.result) continue;  // Changed since pushed.
-    left.id = candidate.result;
+    // A neighbour has changed since the candidate was pushed: it is another pair.
+    if (entry == nullptr || candidate_key(entry->rank, position) != candidate) continue;
+    left.id = entry->result;
     left.next = right.next;
     right.id = -1;
-    if (left.next >= 0) symbols_[left.next].previous = candidate.position;
-    push_candidate(left.previous, candidate.position);
-    push_candidate(candidate.position, left.next);
+    if (left.next >= 0) symbols_[left.next].previous = position;
+    push_candidate(left.previous, position);
+    push_candidate(position, left.next);
   }
 }
 

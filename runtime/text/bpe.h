@@ -101,10 +101,6 @@ class BpeEncoder {
     TokenId id;
     std::int32_t previous, next;  ///< Neighbours; -1 at the ends. A merged-away symbol has id -1.
   };
-  struct Candidate {
-    std::int32_t rank, position;
-    TokenId result;
-  };
   /// Where an earlier word of this text and its ids lie.
   struct Cached {
     std::uint64_t hash = 0;
@@ -121,7 +117,7 @@ class BpeEncoder {
 
   const BpeModel& model_;
   std::vector<Symbol> symbols_;
-  std::vector<Candidate> heap_;
+  std::vector<std::uint64_t> heap_;  ///< Rank above position of a pair; the least is on top.
   std::string character_;
   std::vector<Cached> cache_;
   std::string cached_text_;
