@@ -76,7 +76,7 @@ Checkpoint Checkpoint::open(const std::filesystem::path& path) {
   if (path.extension() == ".gguf") {
     const GgufFile file(path);
     out.tensors_ = gguf_tensors(file);
-    out.files_.push_back(file.file());
+    out.files_ = file.files();
   } else {
     out.tensors_ = read_safetensors_folder(path, out.files_);
   }

@@ -2,43 +2,15 @@
 #include "runtime/weights/gguf_config.h"
 
 #include <algorithm>
-#include <limits>
 
 #include "kernels/device/error.h"
+#include "runtime/weights/gguf_families.h"
 
 namespace tandem::runtime {
 namespace {
 
 constexpr std::int64_t kMaxWidth = std::int64_t{1} << 24, kMaxLayers = 4096, kMaxHeads = 1 << 16;
 constexpr std::int64_t kMaxPosition = std::int64_t{1} << 40;
-
-/// An architecture of llama.cpp.
-struct GgufFamily {
-  std::string_view name;          ///< `general.architecture`
-  std::string_view architecture;  ///< As Hugging Face calls it.
-  bool permuted_rows = false;     ///< The conversion interleaves the rows of q and k.
-};
-
-constexpr GgufFamily kFamilies[] = {
-    {"llama", "LlamaForCausalLM", true},
-};
-
-const GgufFamily& family_of(const GgufFile& file) {
-  const std::string name = file.text("general.architecture");
-  std::string known;
-  for (const GgufFamily& family : kFamilies) {
-    if (family.name == name) return family;
-    known += concat(known.empty() ? "" : ", ", family.name);
-  }
-  throw ConfigError(concat(file.path(), ": architecture ", name,
-                           " is not supported; of GGUF architectures Tandem knows ", known));
-}
-
-/// Metadata keys of one architecture: "llama.block_count".
-struct Keys {
-  std::string prefix;
-  std::string operator()(std::string_view key) const { return concat(prefix, ".", key); }
-};
 
 DType dtype_of(const GgufFile& file) {
   const TensorEntry* tensor = file.find_tensor("blk.0.attn_output.weight");
@@ -47,48 +19,7 @@ DType dtype_of(const GgufFile& file) {
   return DType::kBF16;
 }
 
-std::vector<double> factors(const GgufFile& file, std::string_view name, int count) {
-  const TensorEntry* tensor = file.find_tensor(name);
-  TANDEM_REQUIRE(tensor != nullptr && tensor->type == StorageType::kF32 &&
-                     tensor->shape == std::vector<std::int64_t>{count},
-                 file.path(), ": tensor ", name, " must hold ", count,
-                 " F32 values; the file is damaged, download it again");
-  std::vector<float> values(static_cast<std::size_t>(count));
-  std::copy_n(tensor->data, tensor->size_bytes, reinterpret_cast<std::byte*>(values.data()));
-  for (float value : values)
-    TANDEM_REQUIRE(value > 0 && value < 1e6f, file.path(), ": tensor ", name,
-                   " must hold positive factors; the file is damaged, download it again");
-  return {values.begin(), values.end()};
-}
-
-RopeConfig rope_of(const GgufFile& file, const Keys& key, const ModelConfig& config) {
-  RopeConfig rope;
-  rope.theta = file.number_or(key("rope.freq_base"), 1.0001, 1e12, 10000.0);
-  rope.rotary_dim = static_cast<int>(
-      file.integer_or(key("rope.dimension_count"), 2, config.head_dim, config.head_dim));
-  TANDEM_REQUIRE(rope.rotary_dim % 2 == 0, file.path(),
-                 ": rope.dimension_count is odd; the file is "
-                 "damaged, download it again");
-  rope.original_max_position = file.integer_or(key("rope.scaling.original_context_length"), 2,
-                                               kMaxPosition, config.max_position);
-  if (file.find_tensor("rope_freqs.weight") != nullptr) {
-    // llama3 scaling arrives as one factor per frequency, for every length.
-    rope.scaling = RopeScaling::kLongRope;
-    rope.short_factor = rope.long_factor = factors(file, "rope_freqs.weight", rope.rotary_dim / 2);
-    rope.attention_factor = 1.0;
-    return rope;
-  }
-  const std::string type = file.text_if(key("rope.scaling.type")).value_or("none");
-  if (type == "none") return rope;
-  rope.factor = file.number(key("rope.scaling.factor"), 1e-3, 1e6);
-  TANDEM_REQUIRE(type == "linear", file.path(), ": rope scaling ", type,
-                 " is not supported in GGUF files of this architecture; use the safetensors "
-                 "checkpoint");
-  rope.scaling = RopeScaling::kLinear;
-  return rope;
-}
-
-void read_shape(const GgufFile& file, const Keys& key, ModelConfig& config) {
+void read_shape(const GgufFile& file, const GgufKeys& key, ModelConfig& config) {
   config.hidden_size = file.integer(key("embedding_length"), 1, kMaxWidth);
   config.intermediate_size = file.integer(key("feed_forward_length"), 1, kMaxWidth);
   config.num_heads = file.integer(key("attention.head_count"), 1, kMaxHeads);
@@ -116,9 +47,13 @@ void read_shape(const GgufFile& file, const Keys& key, ModelConfig& config) {
 void read_switches(const GgufFile& file, ModelConfig& config) {
   const auto has = [&](std::string_view name) { return file.find_tensor(name) != nullptr; };
   config.tied_embeddings = !has("output.weight");
-  config.qkv_bias = has("blk.0.attn_q.bias");
+  config.qkv_bias = has("blk.0.attn_q.bias") || has("blk.0.attn_qkv.bias");
   config.output_bias = has("blk.0.attn_output.bias");
   config.mlp_bias = has("blk.0.ffn_up.bias");
+  const TensorEntry* q_norm = file.find_tensor("blk.0.attn_q_norm.weight");
+  if (q_norm == nullptr) return;
+  config.qk_norm_full = q_norm->shape[0] != config.head_dim;
+  config.qk_norm = !config.qk_norm_full;
 }
 
 void read_tokens(const GgufFile& file, ModelConfig& config) {
@@ -136,11 +71,11 @@ void read_tokens(const GgufFile& file, ModelConfig& config) {
 
 }  // namespace
 
-bool gguf_rows_are_permuted(const GgufFile& file) { return family_of(file).permuted_rows; }
+bool gguf_rows_are_permuted(const GgufFile& file) { return gguf_family(file).permuted_rows; }
 
 ModelConfig gguf_config(const GgufFile& file) {
-  const GgufFamily& family = family_of(file);
-  const Keys key{std::string(family.name)};
+  const GgufFamily& family = gguf_family(file);
+  const GgufKeys key{std::string(family.name)};
   ModelConfig config;
   config.architecture = family.architecture;
   config.name =
@@ -148,7 +83,8 @@ ModelConfig gguf_config(const GgufFile& file) {
   read_shape(file, key, config);
   read_switches(file, config);
   config.dtype = dtype_of(file);
-  config.ropes = {rope_of(file, key, config)};
+  config.ropes = {gguf_rope(file, key, config)};
+  if (family.apply != nullptr) family.apply(file, key, config);
   read_tokens(file, config);
   return config;
 }

@@ -14,32 +14,24 @@ namespace {
 
 constexpr std::uint32_t kVersion = 3;
 constexpr std::int64_t kDefaultAlignment = 32, kMaxAlignment = 1 << 20;
+constexpr std::int64_t kMaxParts = 99999;
 constexpr std::int64_t kMaxElements = std::int64_t{1} << 46;
 constexpr std::int64_t kMinPairBytes = 8 + 4 + 1;            // key length, type, value
 constexpr std::int64_t kMinTensorBytes = 8 + 4 + 8 + 4 + 8;  // name, dims, extent, type, offset
 
-/// GGUF's number of a tensor type, or nothing when Tandem does not read it.
+/// GGUF's numbers of the tensor types that Tandem reads.
+constexpr std::pair<std::uint32_t, StorageType> kTensorTypes[] = {
+    {0, StorageType::kF32},    {1, StorageType::kF16},   {2, StorageType::kQ4_0},
+    {3, StorageType::kQ4_1},   {6, StorageType::kQ5_0},  {7, StorageType::kQ5_1},
+    {8, StorageType::kQ8_0},   {10, StorageType::kQ2K},  {11, StorageType::kQ3K},
+    {12, StorageType::kQ4K},   {13, StorageType::kQ5K},  {14, StorageType::kQ6K},
+    {20, StorageType::kIQ4NL}, {30, StorageType::kBF16},
+};
+
 std::optional<StorageType> storage_type(std::uint32_t number) {
-  switch (number) {
-    case 0:
-      return StorageType::kF32;
-    case 1:
-      return StorageType::kF16;
-    case 2:
-      return StorageType::kQ4_0;
-    case 3:
-      return StorageType::kQ4_1;
-    case 6:
-      return StorageType::kQ5_0;
-    case 7:
-      return StorageType::kQ5_1;
-    case 8:
-      return StorageType::kQ8_0;
-    case 30:
-      return StorageType::kBF16;
-    default:
-      return std::nullopt;
-  }
+  for (const auto& [known, type] : kTensorTypes)
+    if (known == number) return type;
+  return std::nullopt;
 }
 
 void read_preamble(GgufCursor& cursor, const std::string& path) {
@@ -70,8 +62,8 @@ std::pair<std::string, std::int64_t> read_tensor(GgufCursor& cursor, const std::
   const auto type_number = cursor.number<std::uint32_t>(name);
   const std::optional<StorageType> type = storage_type(type_number);
   TANDEM_REQUIRE(type.has_value(), path, ": tensor ", name, " has GGUF type number ", type_number,
-                 ", which Tandem does not read; use a file quantized as Q8_0, Q4_0, Q4_1, Q5_0, "
-                 "Q5_1 or kept as F16, BF16 or F32");
+                 ", which Tandem does not read; use a file quantized as Q2_K to Q6_K, Q4_0, Q4_1, "
+                 "Q5_0, Q5_1, Q8_0 or IQ4_NL, or kept as F16, BF16 or F32");
   entry.type = *type;
   if (entry.shape.back() % block_elements(*type) != 0)
     cursor.damaged(concat("tensor ", name, " has rows of ", entry.shape.back(),
@@ -106,11 +98,53 @@ void place_tensors(const GgufCursor& cursor, const MappedFile& file, std::int64_
   }
 }
 
+/// "name-00001-of-00003.gguf" -> part `number` of the same model.
+std::string part_path(const std::string& first, std::int64_t number, std::int64_t count) {
+  const auto padded = [](std::int64_t value) {
+    const std::string digits = std::to_string(value);
+    return std::string(digits.size() < 5 ? 5 - digits.size() : 0, '0') + digits;
+  };
+  const std::string ending = concat("-", padded(1), "-of-", padded(count), ".gguf");
+  TANDEM_REQUIRE(first.ends_with(ending), first, " is one of ", count,
+                 " parts of a model but not named as the first, ...", ending,
+                 ": give --model the first part and keep the names");
+  return concat(first.substr(0, first.size() - ending.size()), "-", padded(number), "-of-",
+                padded(count), ".gguf");
+}
+
 }  // namespace
 
-GgufFile::GgufFile(std::shared_ptr<const MappedFile> file) : file_(std::move(file)) {
-  GgufCursor cursor(*file_);
-  read_preamble(cursor, file_->path());
+GgufFile::GgufFile(const std::filesystem::path& path)
+    : GgufFile(std::make_shared<const MappedFile>(path)) {
+  const std::int64_t parts = integer_or("split.count", 1, kMaxParts, 1);
+  if (parts > 1) add_parts(parts);
+}
+
+void GgufFile::add_parts(std::int64_t count) {
+  for (std::int64_t number = 2; number <= count; ++number) {
+    const std::string path = part_path(this->path(), number, count);
+    std::error_code error;
+    TANDEM_REQUIRE(std::filesystem::exists(path, error), this->path(), " is split in ", count,
+                   " parts but there is no ", path, ": download all parts");
+    GgufFile part(std::make_shared<const MappedFile>(path));
+    TANDEM_REQUIRE(part.integer("split.no", 0, count) == number - 1, path,
+                   " is not the part that its name says: download all parts again");
+    for (auto& [name, tensor] : part.tensors_)
+      TANDEM_REQUIRE(tensors_.emplace(name, std::move(tensor)).second, path, ": tensor ", name,
+                     " is in two parts: download all parts again");
+    files_.push_back(part.files_.front());
+  }
+  const auto total = static_cast<std::int64_t>(tensors_.size());
+  TANDEM_REQUIRE(integer_or("split.tensors.count", 0, kMaxElements, total) == total, path(),
+                 " and its other parts hold ", total,
+                 " tensors, not the number that "
+                 "split.tensors.count says: download all parts again");
+}
+
+GgufFile::GgufFile(std::shared_ptr<const MappedFile> file) {
+  files_.push_back(std::move(file));
+  GgufCursor cursor(*files_.front());
+  read_preamble(cursor, path());
   const auto tensor_count = cursor.number<std::uint64_t>("its tensor count");
   const std::int64_t pair_count = cursor.count(kMinPairBytes, "the metadata count");
   for (std::int64_t i = 0; i < pair_count; ++i) {
@@ -129,12 +163,12 @@ GgufFile::GgufFile(std::shared_ptr<const MappedFile> file) : file_(std::move(fil
   std::vector<std::pair<std::int64_t, TensorMap::value_type*>> order;
   for (std::uint64_t i = 0; i < tensor_count; ++i) {
     TensorEntry entry;
-    const auto [name, offset] = read_tensor(cursor, file_->path(), entry);
+    const auto [name, offset] = read_tensor(cursor, path(), entry);
     const auto [at, is_new] = tensors_.emplace(name, std::move(entry));
     if (!is_new) cursor.damaged(concat("tensor ", name, " comes twice"));
     order.emplace_back(offset, &*at);
   }
-  place_tensors(cursor, *file_, alignment, order);
+  place_tensors(cursor, *files_.front(), alignment, order);
 }
 
 const TensorEntry* GgufFile::find_tensor(std::string_view name) const {

@@ -25,13 +25,14 @@ using GgufValue = std::variant<bool, std::int64_t, double, std::string, std::vec
 
 class GgufFile {
  public:
-  /// ConfigError that names the file and what is wrong with it.
-  explicit GgufFile(const std::filesystem::path& path)
-      : GgufFile(std::make_shared<const MappedFile>(path)) {}
+  /// Opens a file; of a split model, its first part and with it all others. ConfigError names the
+  /// file and what is wrong with it.
+  explicit GgufFile(const std::filesystem::path& path);
+  /// One file alone.
   explicit GgufFile(std::shared_ptr<const MappedFile> file);
 
-  const std::string& path() const { return file_->path(); }
-  const std::shared_ptr<const MappedFile>& file() const { return file_; }
+  const std::string& path() const { return files_.front()->path(); }
+  const std::vector<std::shared_ptr<const MappedFile>>& files() const { return files_; }
   /// By GGUF name; shapes are row-major (GGUF lists the innermost extent first).
   const TensorMap& tensors() const { return tensors_; }
   const TensorEntry* find_tensor(std::string_view name) const;
@@ -57,7 +58,9 @@ class GgufFile {
  private:
   [[noreturn]] void wrong(std::string_view key, std::string_view expected) const;
 
-  std::shared_ptr<const MappedFile> file_;
+  void add_parts(std::int64_t count);
+
+  std::vector<std::shared_ptr<const MappedFile>> files_;  ///< The parts in order.
   std::map<std::string, GgufValue, std::less<>> metadata_;
   TensorMap tensors_;
 };
