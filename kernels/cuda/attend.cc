@@ -2,6 +2,7 @@
 #include "kernels/attend.h"
 
 #include "kernels/cuda/attend_kernels.h"
+#include "kernels/cuda/attend_prefill.h"
 #include "kernels/device/dtype.h"
 
 namespace tandem::kernels {
@@ -17,7 +18,14 @@ void attend(Context<Cuda>& ctx, const AttendArgs<T, Cuda>& args) {
   }
   if (prefill > 0) {
     bool done = false;
-    if constexpr (kHasMma) done = attend_prefill_mma(ctx, args);
+    if constexpr (kHasMma) {
+      if (attend_prefill_supported(args) && !ctx.compute().capturing()) {
+        attend_prefill(ctx, args);
+        done = true;
+      } else {
+        done = attend_prefill_mma(ctx, args);
+      }
+    }
     if (!done) attend_any(ctx, args, decode, prefill);
   }
 }

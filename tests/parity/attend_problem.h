@@ -207,7 +207,7 @@ struct Problem {
   }
 
   static constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
-  static constexpr float kPoison = 777.0f;
+  static constexpr float kPoison = 768.0f;  ///< Exact in 16 bits.
   Case spec;
   std::mt19937 random;
   int q_heads = 0, rows = 0, table_stride = 0;
