@@ -7,6 +7,7 @@
 
 #include "comm/all_reduce_timing.h"
 #include "comm/nccl_check.h"
+#include "kernels/cuda/linear_cublaslt.h"
 #include "kernels/device/error.h"
 #include "kernels/device/log.h"
 
@@ -60,7 +61,8 @@ Communicator<Cuda>::Communicator(Context<Cuda>& ctx, ControlPlane& control,
       control, NcclCommOptions{"tandem-prefill", options.prefill_max_ctas, options.deadline});
   connect_peers(options);
   warm_up(ctx);
-  // On a shared GPU every exchange takes time slices of milliseconds: nothing to measure.
+  // On a shared GPU another process's time slices are in every measurement: keep to defaults.
+  if (shared_gpu) ctx.cublaslt().set_tuning(false);
   if (options.all_reduce != AllReduceChoice::kAuto || peers_ == nullptr || shared_gpu) return;
   table_ = choose_table(time_all_ways(ctx, *this, control));
   log_info("all-reduce: push up to ", table_.push_bytes >> 10, " KiB, pull up to ",

@@ -123,11 +123,6 @@ CublasLt::~CublasLt() {
   TANDEM_CHECK_NOEXCEPT(cublasLtDestroy(handle_));
 }
 
-void CublasLt::set_tuning(bool on) {
-  tuning_ = on;
-  if (!on) cache_.save();
-}
-
 void CublasLt::matmul(Context<Cuda>& ctx, MatmulShape shape, const void* x, const void* w,
                       void* y) {
   if (shape.m == 0 || shape.n == 0) return;
@@ -196,6 +191,7 @@ void CublasLt::choose_algorithm(Context<Cuda>& ctx, const MatmulShape& shape,
   MatmulCache::Algorithm bytes{};
   std::memcpy(bytes.data(), &plan.algorithm, sizeof plan.algorithm);
   cache_.insert(shape, bytes);
+  cache_.save();
   ++num_tuned_;
 }
 

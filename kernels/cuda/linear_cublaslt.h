@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Matmuls through cuBLASLt: owns the handle, one workspace for the compute stream, a plan per
-// exact shape and the cache of timed algorithms. An algorithm is timed once per bucket of m while
-// tuning is on (start-up), never during a capture; otherwise the heuristic's first is taken.
-// Belongs to one `Context<Cuda>`; used from its step thread.
+// exact shape and the cache of timed algorithms. An algorithm is timed once per bucket of m, and
+// written to the file at once, while tuning is on. Never during a capture: there, and with tuning
+// off, the heuristic's first is taken. Belongs to one `Context<Cuda>`; used from its step thread.
 #pragma once
 
 #include <map>
@@ -26,8 +26,8 @@ class CublasLt {
   /// the candidates, on the same buffers, and waits for them.
   void matmul(Context<Cuda>& ctx, MatmulShape shape, const void* x, const void* w, void* y);
 
-  /// Off: new shapes take the heuristic's choice, and what was timed is written to the file.
-  void set_tuning(bool on);
+  /// Off: shapes that were not timed yet take the heuristic's choice.
+  void set_tuning(bool on) { tuning_ = on; }
   /// SMs later matmuls should fill, so that a communication kernel beside them finds room; 0: all.
   void set_sm_target(int sms) { sm_target_ = sms; }
   int num_tuned() const { return num_tuned_; }  ///< Shapes timed in this process.

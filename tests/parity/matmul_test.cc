@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// cuBLASLt matmuls against plain sums on the host, and the file of timed algorithms.
+// Matmuls, by cuBLASLt alone and with the decode kernels, against plain sums on the host, and the
+// file of timed algorithms.
 #include <cmath>
 #include <filesystem>
 #include <fstream>
@@ -37,8 +38,9 @@ struct CacheFolder {
     std::filesystem::remove_all(path);
   }
   ~CacheFolder() { std::filesystem::remove_all(path); }
-  CudaOptions options() const {
+  CudaOptions options(DecodeMatmul decode_matmul = DecodeMatmul::kCublasLt) const {
     CudaOptions options;
+    options.decode_matmul = decode_matmul;
     options.tuning_cache_folder = path.string();
     options.decode_matmul = DecodeMatmul::kCublasLt;
     return options;
@@ -96,18 +98,22 @@ TEST_F(Matmul, Float) {
 }
 TEST_F(Matmul, BFloat16) {
   const CacheFolder folder;
-  Context<Cuda> ctx(folder.options());
-  for (const Shape& shape : kShapes) {
-    run<BFloat16, BFloat16>(ctx, shape);
-    run<BFloat16, float>(ctx, shape);
+  for (const DecodeMatmul decode_matmul : {DecodeMatmul::kCublasLt, DecodeMatmul::kAuto}) {
+    Context<Cuda> ctx(folder.options(decode_matmul));
+    for (const Shape& shape : kShapes) {
+      run<BFloat16, BFloat16>(ctx, shape);
+      run<BFloat16, float>(ctx, shape);
+    }
   }
 }
 TEST_F(Matmul, Float16) {
   const CacheFolder folder;
-  Context<Cuda> ctx(folder.options());
-  for (const Shape& shape : kShapes) {
-    run<Float16, Float16>(ctx, shape);
-    run<Float16, float>(ctx, shape);
+  for (const DecodeMatmul decode_matmul : {DecodeMatmul::kCublasLt, DecodeMatmul::kAuto}) {
+    Context<Cuda> ctx(folder.options(decode_matmul));
+    for (const Shape& shape : kShapes) {
+      run<Float16, Float16>(ctx, shape);
+      run<Float16, float>(ctx, shape);
+    }
   }
 }
 TEST_F(Matmul, StreamingKernelsOfFewRows) {
