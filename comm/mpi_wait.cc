@@ -12,22 +12,26 @@ namespace tandem::comm {
 
 void wait_for(MPI_Request& request, const WaitPolicy& policy) {
   using Clock = std::chrono::steady_clock;
+  // A large message moves by a fragment or two a poll; on a busy host every yield costs a time
+  // slice of somebody else, so polls come in bursts.
+  constexpr int kBurst = 16;
   int done = 0;
-  TANDEM_CHECK_MPI(MPI_Test(&request, &done, MPI_STATUS_IGNORE));
-  if (done) return;
-  const auto spin_end = Clock::now() + policy.spin;
-  do {
+  const auto poll = [&](int times) {
+    for (int i = 0; i < times && !done; ++i)
+      TANDEM_CHECK_MPI(MPI_Test(&request, &done, MPI_STATUS_IGNORE));
+    return done != 0;
+  };
+  if (poll(kBurst)) return;
+  const auto start = Clock::now();
+  while (Clock::now() - start < policy.spin) {
     ::sched_yield();
-    TANDEM_CHECK_MPI(MPI_Test(&request, &done, MPI_STATUS_IGNORE));
-    if (done) return;
-  } while (Clock::now() < spin_end);
-  const auto start = spin_end - policy.spin;
+    if (poll(kBurst)) return;
+  }
   while (true) {
     // A nap of a sixteenth of the time waited adds at most that share to the wait.
     std::this_thread::sleep_for(
         std::min<Clock::duration>((Clock::now() - start) / 16, policy.max_nap));
-    TANDEM_CHECK_MPI(MPI_Test(&request, &done, MPI_STATUS_IGNORE));
-    if (done) return;
+    if (poll(policy.polls_per_nap)) return;
   }
 }
 

@@ -13,14 +13,15 @@ namespace tandem::comm {
 struct WaitPolicy {
   std::chrono::microseconds spin;     ///< Poll this long first.
   std::chrono::microseconds max_nap;  ///< Longest nap after that.
+  int polls_per_nap;                  ///< Large messages need many, idle ranks one.
 };
 
 /// Plans come one per step: a follower that heard nothing for a while is idle.
 inline constexpr WaitPolicy kControlWait{std::chrono::microseconds(200),
-                                         std::chrono::microseconds(2000)};
+                                         std::chrono::microseconds(2000), 1};
 /// Inside a step the others are only skewed: naps stay short and start late.
 inline constexpr WaitPolicy kDataWait{std::chrono::microseconds(2000),
-                                      std::chrono::microseconds(200)};
+                                      std::chrono::microseconds(20), 16};
 
 /// Returns when `request` is complete. Throws MpiError.
 void wait_for(MPI_Request& request, const WaitPolicy& policy);

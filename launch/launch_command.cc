@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
 
 #include "kernels/device/error.h"
 #include "launch/command_line.h"
@@ -69,7 +70,10 @@ int run_launch(const std::string& program, const std::vector<std::string>& argum
   TANDEM_REQUIRE(split != arguments.end() && split + 1 != arguments.end(),
                  "launch needs a command after --; ", usage);
   const ClusterConfig cluster = read_cluster_config(file);
-  std::vector<std::string> command{program};
+  // Other hosts start in another folder; a name without a folder is looked up on each host's PATH.
+  const bool has_folder = program.find('/') != std::string::npos;
+  std::vector<std::string> command{
+      has_folder ? std::filesystem::absolute(program).lexically_normal().string() : program};
   command.insert(command.end(), split + 1, arguments.end());
   // A file with CPU ranks means CPU ranks, also on hosts with GPUs.
   const bool takes_device = split[1] == "generate" || split[1] == "chat" || split[1] == "serve" ||

@@ -2,7 +2,6 @@
 #include "launch/placement.h"
 
 #include <algorithm>
-#include <boost/json.hpp>
 #include <cctype>
 #include <fstream>
 
@@ -27,20 +26,20 @@ int numa_node_of_gpu(std::string pci_bus_id) {
 }
 
 /// What the exchange before the binding carries, and the whole place after it.
-std::string to_text(const Place& place) {
+json::object to_object(const Place& place) {
   json::array cpus(place.cpus.begin(), place.cpus.end()), peers;
   for (const std::string& uuid : place.peer_uuids) peers.emplace_back(uuid);
-  return json::serialize(json::object{{"rank", place.rank},
-                                      {"local_rank", place.local_rank},
-                                      {"host", place.host},
-                                      {"gpu", place.gpu},
-                                      {"gpu_name", place.gpu_name},
-                                      {"gpu_uuid", place.gpu_uuid},
-                                      {"numa_node", place.numa_node},
-                                      {"cpus", cpus},
-                                      {"cores", place.cores},
-                                      {"nic", place.nic},
-                                      {"peers", peers}});
+  return {{"rank", place.rank},
+          {"local_rank", place.local_rank},
+          {"host", place.host},
+          {"gpu", place.gpu},
+          {"gpu_name", place.gpu_name},
+          {"gpu_uuid", place.gpu_uuid},
+          {"numa_node", place.numa_node},
+          {"cpus", cpus},
+          {"cores", place.cores},
+          {"nic", place.nic},
+          {"peers", peers}};
 }
 
 Place from_text(const std::string& text) {
@@ -64,7 +63,7 @@ Place from_text(const std::string& text) {
 
 std::vector<Place> exchange(comm::ControlPlane& control, const Place& mine) {
   std::vector<Place> places;
-  for (const std::string& text : control.all_gather(to_text(mine)))
+  for (const std::string& text : control.all_gather(json::serialize(to_object(mine))))
     places.push_back(from_text(text));
   return places;
 }
@@ -152,6 +151,12 @@ void refuse_shared_gpus(const std::vector<Place>& places) {
           " both have GPU ", places[b].gpu_uuid, " on host ", places[b].host,
           "; give each rank its own (all GPUs visible to all ranks, or srun --gpus-per-task=1), or "
           "add --allow-shared-gpu to test with several ranks on one");
+}
+
+json::array to_json(const std::vector<Place>& places) {
+  json::array list;
+  for (const Place& place : places) list.push_back(to_object(place));
+  return list;
 }
 
 std::string link_between(const Place& a, const Place& b) {

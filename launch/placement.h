@@ -4,6 +4,7 @@
 // table by `--verbose` and `doctor`. Plain values; the exchange is collective.
 #pragma once
 
+#include <boost/json.hpp>
 #include <string>
 #include <vector>
 
@@ -47,6 +48,9 @@ void refuse_shared_gpus(const std::vector<Place>& places);
 
 /// One line per rank, columns aligned, a title line first.
 std::string placement_table(const std::vector<Place>& places);
+
+/// One object per rank.
+boost::json::array to_json(const std::vector<Place>& places);
 
 /// How rank `a` reaches rank `b`: "shared memory", "GPU peer access", "through the host" or
 /// "network".
