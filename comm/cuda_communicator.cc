@@ -59,7 +59,7 @@ Communicator<Cuda>::Communicator(Context<Cuda>& ctx, ControlPlane& control,
       std::make_unique<NcclComm>(control, NcclCommOptions{"tandem-decode", 0, options.deadline});
   prefill_ = std::make_unique<NcclComm>(
       control, NcclCommOptions{"tandem-prefill", options.prefill_max_ctas, options.deadline});
-  connect_peers(options);
+  connect_peers(ctx, options);
   warm_up(ctx);
   // On a shared GPU another process's time slices are in every measurement: keep to defaults.
   if (shared_gpu) ctx.cublaslt().set_tuning(false);
@@ -71,7 +71,7 @@ Communicator<Cuda>::Communicator(Context<Cuda>& ctx, ControlPlane& control,
 }
 
 /// IPC before the window: it is not tied to one version of NCCL and works on a shared GPU.
-void Communicator<Cuda>::connect_peers(const CudaCommunicatorOptions& options) {
+void Communicator<Cuda>::connect_peers(Context<Cuda>& ctx, const CudaCommunicatorOptions& options) {
   if (options.all_reduce == AllReduceChoice::kNccl) return;
   std::string why = concat("there are more than ", kernels::kMaxPeers, " ranks"), why_window;
   if (size() <= kernels::kMaxPeers) {
@@ -81,7 +81,9 @@ void Communicator<Cuda>::connect_peers(const CudaCommunicatorOptions& options) {
     if (mapping) {
       peers_ = std::make_unique<PeerMemory>(rank(), std::move(*mapping));
       control_.barrier();
-      return;
+      if (exchange_works(ctx)) return;
+      peers_.reset();
+      why = "a test exchange gave wrong sums: is an IOMMU or PCIe ACS between the GPUs?";
     }
   }
   const std::string reason = concat(why, why_window.empty() ? "" : "; ", why_window);
@@ -89,6 +91,26 @@ void Communicator<Cuda>::connect_peers(const CudaCommunicatorOptions& options) {
       options.all_reduce == AllReduceChoice::kAuto, "--all-reduce=", name(options.all_reduce),
       " needs peer memory, which there is none of (", reason, "): use --all-reduce=auto");
   log_info("no peer memory (", reason, "): all collectives go through NCCL");
+}
+
+/// Every way once, on known values: some machines map peer memory and then lose the writes.
+bool Communicator<Cuda>::exchange_works(Context<Cuda>& ctx) {
+  constexpr std::int64_t kSize = 4096;
+  kernels::PeerView view = peers_->view();
+  view.spin_limit_ns = 20'000'000'000;
+  const Buffer<float, Cuda> data(kSize);
+  bool right = true;
+  for (const auto algorithm :
+       {PeerAlgorithm::kPush, PeerAlgorithm::kPull, PeerAlgorithm::kTwoShot}) {
+    std::vector<float> values(kSize, static_cast<float>(rank() + 1));
+    copy_to_device(ctx, data.data(), values.data(), data.size_bytes());
+    kernels::peer_all_reduce(ctx, compute_, view, algorithm, data.span());
+    copy_to_host(ctx, values.data(), data.data(), data.size_bytes());
+    compute_.synchronize();
+    const auto sum = static_cast<float>(size() * (size() + 1) / 2);
+    right = right && std::all_of(values.begin(), values.end(), [=](float v) { return v == sum; });
+  }
+  return control_.min(right ? 1 : 0) == 1;
 }
 
 /// NCCL connects lazily: every communicator runs once before anything is captured or timed.

@@ -71,7 +71,8 @@ class Communicator<Cuda> {
  private:
   std::optional<kernels::PeerAlgorithm> algorithm_for(std::int64_t size_bytes) const;
   ncclComm_t nccl(const Stream<Cuda>& stream) const;
-  void connect_peers(const CudaCommunicatorOptions& options);
+  void connect_peers(Context<Cuda>& ctx, const CudaCommunicatorOptions& options);
+  bool exchange_works(Context<Cuda>& ctx);
   void warm_up(Context<Cuda>& ctx);
 
   ControlPlane& control_;
