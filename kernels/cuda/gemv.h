@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The decode matmuls behind the seams, with what follows fused into their epilogues. Every function
-// returns false, with nothing enqueued, when the shape is not one of its own or when
+// The matmuls of up to 64 rows behind the seams, with what follows fused into their epilogues.
+// Every function returns false, with nothing enqueued, when the shape is not one of its own or when
 // `CudaOptions::decode_matmul` says cublaslt: the caller then takes the general path. T is a 2-byte
 // type. All may be captured; none allocates.
 #pragma once
@@ -21,17 +21,22 @@ bool gemv(Context<Cuda>& ctx, TensorView<const T, Cuda> x, const T* w, TensorVie
 template <typename T>
 bool gemv_gate_up(Context<Cuda>& ctx, const GateUpArgs<T, Cuda>& args);
 
-/// `project_add_norm`; the block that ends last applies the next norm.
+/// `project_add_norm`; for up to 8 rows the block that ends last applies the next norm, for more
+/// it is a kernel of its own.
 template <typename T>
 bool gemv_add_norm(Context<Cuda>& ctx, TensorView<const T, Cuda> x, const T* w,
                    const AddNormArgs<T, Cuda>& args);
 
-/// `qkv_project`; the block that completes a head finishes it.
+/// `qkv_project` of up to 8 rows; the block that completes a head finishes it.
 template <typename T>
 bool gemv_qkv(Context<Cuda>& ctx, const QkvArgs<T, Cuda>& args);
 
-/// What all of them need.
-bool gemv_fits(Context<Cuda>& ctx, const void* x, std::int64_t x_stride, std::int64_t m,
-               const void* w, std::int64_t k);
+/// What all of them need of the operands: alignment, up to 64 rows of x, the option.
+bool streams_weights(Context<Cuda>& ctx, const void* x, std::int64_t x_stride, std::int64_t m,
+                     const void* w, std::int64_t k);
+/// Whether one SM holds x, so that the kernel of `gemv.cuh` runs; else that of `gemm_narrow.cuh`.
+bool gemv_fits(std::int64_t m, std::int64_t k);
+/// How many clusters of this kernel the GPU holds at once.
+int max_active_clusters(const void* kernel, int cluster, int threads, std::size_t shared_bytes);
 
 }  // namespace tandem::kernels

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "kernels/cuda/gemv.cuh"
+#include "kernels/cuda/gemm_narrow.cuh"
 
 namespace tandem::kernels {
 namespace {
@@ -83,8 +83,9 @@ struct AddNormEpilogue {
 template <typename T>
 bool gemv_add_norm(Context<Cuda>& ctx, TensorView<const T, Cuda> x, const T* w,
                    const AddNormArgs<T, Cuda>& args) {
-  if (!gemv_fits(ctx, x.data, x.stride, x.rows, w, x.cols) || args.post_norm.weight != nullptr ||
-      args.residual.cols % 8 != 0 || args.residual.stride % 8 != 0 || args.normed.stride % 8 != 0 ||
+  if (!streams_weights(ctx, x.data, x.stride, x.rows, w, x.cols) ||
+      args.post_norm.weight != nullptr || args.residual.cols % 8 != 0 ||
+      args.residual.stride % 8 != 0 || args.normed.stride % 8 != 0 ||
       !aligned_to(args.residual.data, 16) || !aligned_to(args.normed.data, 16))
     return false;
   AddNormEpilogue<cuda_t<T>> epilogue{};
@@ -99,6 +100,16 @@ bool gemv_add_norm(Context<Cuda>& ctx, TensorView<const T, Cuda> x, const T* w,
   epilogue.m = static_cast<int>(x.rows);
   epilogue.hidden = static_cast<int>(args.residual.cols);
   epilogue.counter = ctx.counters().data;
+  if (!gemv_fits(x.rows, x.cols)) {
+    epilogue.normed = nullptr;
+    if (!launch_narrow_for<NarrowRows>(ctx, to_cuda(x.data), x.stride, x.rows, to_cuda(w),
+                                       args.residual.cols, x.cols, epilogue))
+      return false;
+    AddNormArgs<T, Cuda> norm_only = args;
+    norm_only.branch = {};
+    if (args.normed.data != nullptr) add_norm(ctx, norm_only);
+    return true;
+  }
   launch_gemv<GemvRows>(ctx, to_cuda(x.data), x.stride, x.rows, to_cuda(w), args.residual.cols,
                         x.cols, epilogue);
   return true;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/cuda/activation.cuh"
-#include "kernels/cuda/gemv.cuh"
+#include "kernels/cuda/gemm_narrow.cuh"
 
 namespace tandem::kernels {
 namespace {
@@ -27,9 +27,12 @@ struct GateUpEpilogue {
 template <typename T>
 bool gemv_gate_up(Context<Cuda>& ctx, const GateUpArgs<T, Cuda>& args) {
   const T* w = args.weight->data();
-  if (!gemv_fits(ctx, args.x.data, args.x.stride, args.x.rows, w, args.x.cols)) return false;
+  if (!streams_weights(ctx, args.x.data, args.x.stride, args.x.rows, w, args.x.cols)) return false;
   const GateUpEpilogue<cuda_t<T>> epilogue{to_cuda(args.out.data), args.out.stride, args.bias,
                                            args.activation};
+  if (!gemv_fits(args.x.rows, args.x.cols))
+    return launch_narrow_for<NarrowPairs>(ctx, to_cuda(args.x.data), args.x.stride, args.x.rows,
+                                          to_cuda(w), args.out.cols, args.x.cols, epilogue);
   launch_gemv<GemvPairs>(ctx, to_cuda(args.x.data), args.x.stride, args.x.rows, to_cuda(w),
                          args.out.cols, args.x.cols, epilogue);
   return true;

@@ -55,8 +55,9 @@ bool gemv_qkv(Context<Cuda>& ctx, const QkvArgs<T, Cuda>& args) {
   const std::int64_t rows = args.weight->rows();
   const T* w = args.weight->data();
   const int dim = args.kv.head_dim;
-  if (!gemv_fits(ctx, args.x.data, args.x.stride, args.x.rows, w, args.x.cols) ||
-      dim > kMaxHeadDim || rows / ctx.num_sms() / dim + 2 > kMaxHeadsOfBlock ||
+  if (!streams_weights(ctx, args.x.data, args.x.stride, args.x.rows, w, args.x.cols) ||
+      !gemv_fits(args.x.rows, args.x.cols) || dim > kMaxHeadDim ||
+      rows / ctx.num_sms() / dim + 2 > kMaxHeadsOfBlock ||
       args.x.rows * rows > ctx.partials().size || rows / dim > ctx.counters().size)
     return false;
   QkvGemvEpilogue<cuda_t<T>> epilogue{};

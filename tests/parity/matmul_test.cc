@@ -121,14 +121,14 @@ TEST_F(Matmul, StreamingKernelsOfFewRows) {
   CudaOptions options = folder.options();
   options.decode_matmul = DecodeMatmul::kAuto;
   Context<Cuda> ctx(options);
-  for (const std::int64_t m : {1, 2, 3, 4, 5, 7, 8})
+  for (const std::int64_t m : {1, 2, 3, 4, 5, 7, 8, 9, 16, 17, 31, 32, 33, 64})
     for (const auto& [n, k] :
          {std::pair{576, 576}, {17, 40}, {129, 8}, {1000, 1792}, {6144, 4096}}) {
       run<BFloat16, BFloat16>(ctx, {m, n, k, k + 8});
       run<BFloat16, float>(ctx, {m, n, k, k});
       run<Float16, Float16>(ctx, {m, n, k, k});
     }
-  run<BFloat16, BFloat16>(ctx, {1, 4096, 14336, 14336});
+  for (const std::int64_t m : {1, 8, 32}) run<BFloat16, BFloat16>(ctx, {m, 4096, 14336, 14336});
   EXPECT_EQ(ctx.cublaslt().num_tuned(), 0);
 }
 TEST_F(Matmul, FewerSmsSameResult) {
