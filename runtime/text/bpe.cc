@@ -14,7 +14,8 @@ namespace tandem::runtime {
 namespace {
 
 constexpr std::size_t kShortCharacters = 0x800;
-constexpr std::size_t kCacheSlots = 1 << 13;
+constexpr std::size_t kMinCacheSlots = 1 << 6;
+constexpr std::size_t kMaxCacheSlots = 1 << 13;
 constexpr std::size_t kMaxCachedWord = 64;
 constexpr std::size_t kMaxCachedText = 1 << 18;
 
@@ -102,6 +103,10 @@ std::optional<TokenId> BpeModel::find_character(std::string_view character) cons
   }
   return vocabulary_.find(character);
 }
+
+BpeEncoder::BpeEncoder(const BpeModel& model, std::size_t text_bytes)
+    : model_(model),
+      cache_(std::bit_ceil(std::clamp(text_bytes / 4, kMinCacheSlots, kMaxCacheSlots))) {}
 
 void BpeEncoder::append_fallback(std::string_view character,
                                  std::optional<TokenId>& pending_unknown) {
@@ -219,9 +224,8 @@ void BpeEncoder::encode(std::string_view word, std::vector<TokenId>& out) {
 void BpeEncoder::encode_word(std::string_view word, std::vector<TokenId>& out) {
   if (word.empty()) return;
   if (word.size() > kMaxCachedWord) return encode_uncached(word, out);
-  if (cache_.empty()) cache_.resize(kCacheSlots);
   const std::uint64_t hash = std::hash<std::string_view>{}(word);
-  Cached& slot = cache_[hash % kCacheSlots];
+  Cached& slot = cache_[hash & (cache_.size() - 1)];
   if (slot.hash == hash && slot.text_length == word.size() &&
       std::string_view(cached_text_).substr(slot.text_begin, slot.text_length) == word) {
     out.resize(out.size() + slot.ids_count);
@@ -230,7 +234,7 @@ void BpeEncoder::encode_word(std::string_view word, std::vector<TokenId>& out) {
     return;
   }
   if (cached_text_.size() > kMaxCachedText) {
-    cache_.assign(kCacheSlots, {});
+    cache_.assign(cache_.size(), {});
     cached_text_.clear();
   }
   const std::size_t begin = out.size();

@@ -92,7 +92,8 @@ class BpeModel {
 
 class BpeEncoder {
  public:
-  explicit BpeEncoder(const BpeModel& model) : model_(model) {}
+  /// The cache is sized for a text of `text_bytes`.
+  BpeEncoder(const BpeModel& model, std::size_t text_bytes);
   /// Appends the ids of `word` (valid UTF-8) to `out`, always the same vector.
   void encode(std::string_view word, std::vector<TokenId>& out);
 

@@ -32,10 +32,10 @@ GgufPreTokenizer gguf_pre_tokenizer(std::string_view name) {
   } else if (is_one_of(name, {"smollm", "starcoder", "refact", "command-r", "codeshell"})) {
     pre.splits = {R"(\p{N})"};
     pre.gpt2_regex = true;
-  } else if (is_one_of(name, {"llama-bpe", "llama3", "llama-v3"})) {
+  } else if (is_one_of(name, {"llama-bpe", "llama3", "llama-v3", "falcon3", "lfm2"})) {
     pre.splits = {kLlama3};
     pre.ignore_merges = pre.add_bos = true;
-  } else if (is_one_of(name, {"dbrx", "smaug-bpe"})) {
+  } else if (is_one_of(name, {"dbrx", "smaug-bpe", "glm4", "chatglm-bpe"})) {
     pre.splits = {kLlama3};
   } else if (is_one_of(name, {"qwen2", "deepseek-r1-qwen"})) {
     pre.splits = {kQwen2};

@@ -97,7 +97,7 @@ std::vector<TokenId> Tokenizer::encode(std::string_view text, EncodeOptions opti
   std::vector<TokenId> out;
   const PostProcessor& post = impl_->parts.post_processor;
   if (options.add_special_tokens) out = post.prefix();
-  BpeEncoder encoder(impl_->parts.model);
+  BpeEncoder encoder(impl_->parts.model, text.size());
   for (const Segment& segment : impl_->parts.added.split(text, false, options.parse_special)) {
     if (segment.token) {
       out.push_back(*segment.token);

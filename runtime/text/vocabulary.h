@@ -15,7 +15,7 @@ namespace tandem::runtime {
 using TokenId = std::int32_t;
 
 /// Larger ids are refused: tables are indexed by id, and no vocabulary comes near.
-inline constexpr std::int64_t kMaxTokenId = (1 << 24) - 1;
+inline constexpr std::int64_t kMaxTokenId = (1 << 22) - 1;
 
 class Vocabulary {
  public:

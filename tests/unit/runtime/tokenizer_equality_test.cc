@@ -269,10 +269,19 @@ TEST(TokenizerGguf, SentencePieceScores) {
   }
 }
 
-/// The real vocabulary, when the model is there: TANDEM_SMOLLM2 names its GGUF file.
+/// Where launch/quickstart.sh puts the model; TANDEM_SMOLLM2 names another place.
+std::filesystem::path smollm2_path() {
+  if (const char* path = std::getenv("TANDEM_SMOLLM2")) return path;
+  const char *cache = std::getenv("XDG_CACHE_HOME"), *home = std::getenv("HOME");
+  return (cache != nullptr ? std::filesystem::path(cache)
+                           : std::filesystem::path(home != nullptr ? home : "") / ".cache") /
+         "tandem/SmolLM2-135M-Instruct.Q4_1.gguf";
+}
+
+/// The real vocabulary, when the model is there.
 TEST(TokenizerGguf, SmolLm2) {
-  const char* path = std::getenv("TANDEM_SMOLLM2");
-  if (path == nullptr) GTEST_SKIP() << "set TANDEM_SMOLLM2 to a GGUF file of SmolLM2 to run this";
+  const std::filesystem::path path = smollm2_path();
+  if (!std::filesystem::exists(path)) GTEST_SKIP() << "there is no " << path;
   const Tokenizer tokenizer = Tokenizer::from_gguf(read_gguf_vocabulary(path));
   expect_table(tokenizer, expected_of("smollm2"));
   expect_random(tokenizer, expected_of("smollm2"));
