@@ -59,7 +59,7 @@ std::optional<Value> find_attribute(Runtime& rt, const Value& object, std::strin
   if (object.is(Kind::kList) || object.is(Kind::kTuple) || object.is(Kind::kRange))
     method = find_list_method(name);
   if (!method) return std::nullopt;
-  return bind(rt, name, method, object);
+  return bind_method(rt, name, method, object);
 }
 
 std::optional<Value> find_item(Runtime& rt, const Value& object, const Value& key) {
@@ -119,7 +119,7 @@ void walk(const SliceBounds& bounds, Take take) {
 
 }  // namespace
 
-Value bind(Runtime& rt, std::string_view name, Method method, const Value& self) {
+Value bind_method(Runtime& rt, std::string_view name, Method method, const Value& self) {
   return rt.dynamic(std::make_shared<BoundMethod>(name, method, self));
 }
 

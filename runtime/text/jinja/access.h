@@ -30,6 +30,6 @@ Method find_dict_method(std::string_view name);
 Method find_list_method(std::string_view name);  ///< Lists, tuples and ranges.
 
 /// `method` with its `self`, as a value that can be called.
-Value bind(Runtime& rt, std::string_view name, Method method, const Value& self);
+Value bind_method(Runtime& rt, std::string_view name, Method method, const Value& self);
 
 }  // namespace tandem::runtime::jinja

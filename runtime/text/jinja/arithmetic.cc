@@ -9,7 +9,7 @@ namespace {
 
 constexpr const char* kTooBig = "the integer result does not fit in 64 bits";
 
-Value checked(Runtime& rt, bool overflow, std::int64_t result) {
+Value checked(Runtime& rt, bool overflow, const std::int64_t& result) {
   if (overflow) rt.fail(kTooBig);
   return Value::integer(result);
 }

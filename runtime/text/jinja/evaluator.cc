@@ -107,14 +107,15 @@ Evaluator::Flow Evaluator::execute_for(const Statement& statement, const Value& 
   const auto loop =
       std::make_shared<LoopObject>(*this, statement, scope_, iterate(rt_, iterable), depth);
   const Value loop_value = rt_.dynamic(loop);
-  bool any = false;
+  bool any = false;  // as in jinja2, an iteration left by break or continue does not count
   while (loop->advance(rt_)) {
-    any = true;
     const ScopeChange change(*this, std::make_shared<Scope>(scope_));
     rt_.at(statement.offset);
     assign(statement.targets[0], loop->current());
     scope_->set("loop", loop_value);
-    if (execute(statement.bodies[0]) == Flow::kBreak) break;
+    const Flow flow = execute(statement.bodies[0]);
+    if (flow == Flow::kBreak) break;
+    any |= flow == Flow::kNormal;
   }
   if (any || statement.bodies.size() < 2) return Flow::kNormal;
   return execute_scoped(statement.bodies[1], nullptr);

@@ -12,6 +12,10 @@ class FunctionObject : public DynamicObject {
   FunctionObject(std::string_view name, Method method) : name_(name), method_(method) {}
   std::string_view type_name() const override { return "function"; }
   std::string repr(Runtime&) const override { return concat("<function ", name_, ">"); }
+  std::optional<Value> attribute(Runtime& rt, std::string_view name) override {
+    if (name_ != "dict" || name != "fromkeys") return std::nullopt;
+    return bind_method(rt, name, find_dict_method(name), Value());
+  }
   Value call(Runtime& rt, const CallArguments& arguments) override {
     return method_(rt, Value(), arguments);
   }

@@ -46,7 +46,7 @@ std::optional<std::int64_t> parse_int(Runtime& rt, std::string_view text, std::i
     }
   }
   if (base == 0) base = 10;
-  if (base < 2 || base > 36) rt.fail("int needs a base from 2 to 36, or 0");
+  if (base < 2 || base > 36) return std::nullopt;
   std::uint64_t value = 0;
   const auto result =
       std::from_chars(digits.data(), digits.data() + digits.size(), value, static_cast<int>(base));

@@ -138,7 +138,8 @@ Value filter_sort(Runtime& rt, const Value& value, const Arguments& arguments) {
   }
   if (keys.empty()) keys.emplace_back(rt, attribute, case_sensitive);
   Keyed keyed;
-  for (const Value& item : *iterate(rt, value)) {
+  const Items items = iterate(rt, value);
+  for (const Value& item : *items) {
     std::vector<Value> parts;
     for (const KeyOf& key : keys) parts.push_back(key(item));
     keyed.emplace_back(rt.list(std::move(parts)), item);
@@ -172,7 +173,8 @@ Value filter_unique(Runtime& rt, const Value& value, const Arguments& arguments)
   const KeyOf key_of(rt, bound.get(1), bound.truth(0, false));
   DictObject seen;
   std::vector<Value> out;
-  for (const Value& item : *iterate(rt, value)) {
+  const Items items = iterate(rt, value);
+  for (const Value& item : *items) {
     const Value key = key_of(item);
     require_hashable(rt, key);
     if (!key.is_string()) rt.step(seen.entries.size());
@@ -221,7 +223,8 @@ Value filter_sum(Runtime& rt, const Value& value, const Arguments& arguments) {
   const auto path = attribute_path(rt, bound.get(0));
   Value total = bound.get(1, Value::integer(0));
   if (total.is_string()) rt.fail("sum cannot add strings; use join");
-  for (const Value& item : *iterate(rt, value))
+  const Items items = iterate(rt, value);
+  for (const Value& item : *items)
     total = arithmetic(rt, Operator::kAdd, total, follow(rt, item, path, nullptr));
   return total;
 }
@@ -232,7 +235,8 @@ Value filter_join(Runtime& rt, const Value& value, const Arguments& arguments) {
   const std::string separator = bound.has(0) ? to_text(rt, bound.get(0)) : "";
   std::string out;
   bool first = true;
-  for (const Value& item : *iterate(rt, value)) {
+  const Items items = iterate(rt, value);
+  for (const Value& item : *items) {
     const std::string part = to_text(rt, follow(rt, item, path, nullptr));
     rt.charge(part.size() + separator.size());
     if (!std::exchange(first, false)) out += separator;

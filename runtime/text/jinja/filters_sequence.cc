@@ -64,7 +64,8 @@ Value filter_batch(Runtime& rt, const Value& value, const Arguments& arguments) 
   const Bound bound(rt, "batch", arguments, {"linecount", "fill_with"}, 1);
   const std::int64_t size = bound.integer(0, 0);
   std::vector<Value> rows, row;
-  for (const Value& item : *iterate(rt, value)) {
+  const Items items = iterate(rt, value);
+  for (const Value& item : *items) {
     if (static_cast<std::int64_t>(row.size()) == size)
       rows.push_back(rt.list(std::exchange(row, {})));
     row.push_back(item);

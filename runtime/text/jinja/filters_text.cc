@@ -184,7 +184,8 @@ Value filter_urlencode(Runtime& rt, const Value& value, const Arguments& argumen
   };
   const Value pairs = value.is(Kind::kDict) ? find_filter("items")(rt, value, {}) : value;
   std::string out;
-  for (const Value& pair : *iterate(rt, pairs)) {
+  const Items fields = iterate(rt, pairs);
+  for (const Value& pair : *fields) {
     const Items both = iterate(rt, pair);
     if (both->size() != 2) rt.fail("urlencode needs a dict or pairs");
     if (!out.empty()) out += "&";

@@ -45,7 +45,8 @@ void read_members(Runtime& rt, std::string_view function, const CallArguments& a
     if (from.is(Kind::kDict)) {
       for (const auto& [key, value] : from.dict().entries) set(key, value);
     } else {
-      for (const Value& pair : *iterate(rt, from)) {
+      const Items pairs = iterate(rt, from);
+      for (const Value& pair : *pairs) {
         const Items items = iterate(rt, pair);
         if (items->size() != 2) rt.fail(function, " needs pairs of a key and a value");
         require_hashable(rt, (*items)[0]);
@@ -113,14 +114,14 @@ std::optional<Value> Cycler::attribute(Runtime& rt, std::string_view name) {
   const Value self = Value::object(Kind::kDynamic, shared_from_this());
   if (name == "current") return items_[at_];
   if (name == "next")
-    return bind(
+    return bind_method(
         rt, "next",
         [](Runtime&, const Value& cycler, const CallArguments&) {
           return static_cast<Cycler&>(cycler.dynamic()).next();
         },
         self);
   if (name == "reset")
-    return bind(
+    return bind_method(
         rt, "reset",
         [](Runtime&, const Value& cycler, const CallArguments&) {
           static_cast<Cycler&>(cycler.dynamic()).reset();

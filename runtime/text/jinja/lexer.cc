@@ -231,9 +231,11 @@ void Lexer::lex_number() {
   if (real) {
     const auto result = std::from_chars(first, last, token.real);
     if (result.ec == std::errc::result_out_of_range)
-      token.real = text.find("e-") == kNowhere ? std::numeric_limits<double>::infinity() : 0.0;
+      token.real = text.find('-') == kNowhere ? std::numeric_limits<double>::infinity() : 0.0;
     return;
   }
+  if (base == 10 && text[0] == '0' && text.find_first_not_of('0') != kNowhere)
+    fail(start, concat("the integer ", text, " begins with 0; write 0o for an octal number"));
   const auto result = std::from_chars(first, last, token.integer, base);
   if (result.ec == std::errc::result_out_of_range)
     fail(start, concat("the integer ", text, " does not fit in 64 bits"));

@@ -48,7 +48,8 @@ Value copy(Runtime& rt, const Value& self, const Arguments& arguments) {
 Value dict_from_keys(Runtime& rt, const Value&, const Arguments& arguments) {
   const Bound bound(rt, "fromkeys", arguments, {"keys", "value"}, 1);
   auto dict = std::make_shared<DictObject>();
-  for (const Value& key : *iterate(rt, bound.get(0))) {
+  const Items items = iterate(rt, bound.get(0));
+  for (const Value& key : *items) {
     require_hashable(rt, key);
     dict->set(key, bound.get(1));
   }

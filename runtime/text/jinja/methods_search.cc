@@ -27,7 +27,7 @@ std::vector<std::string_view> split_on_space(std::string_view text, std::int64_t
     text = strip_space(text, true, false);
     if (text.empty()) return parts;
     if (most-- == 0) {
-      parts.push_back(strip_space(text, false, true));
+      parts.push_back(text);
       return parts;
     }
     std::size_t end = 0;
@@ -44,7 +44,7 @@ std::vector<std::string_view> split_on_space_from_right(std::string_view text, s
     text = strip_space(text, false, true);
     if (text.empty()) break;
     if (most-- == 0) {
-      parts.push_back(strip_space(text, true, false));
+      parts.push_back(text);
       break;
     }
     std::size_t word = 0;  // where the last word begins

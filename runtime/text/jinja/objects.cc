@@ -128,8 +128,8 @@ std::optional<Value> LoopObject::attribute(Runtime& rt, std::string_view name) {
   if (name == "previtem") return before_ ? *before_ : Value::undefined("there is no previous item");
   if (name == "nextitem") return peek() ? *after_ : Value::undefined("there is no next item");
   const Value self = Value::object(Kind::kDynamic, shared_from_this());
-  if (name == "cycle") return bind(rt, "cycle", loop_cycle, self);
-  if (name == "changed") return bind(rt, "changed", loop_changed, self);
+  if (name == "cycle") return bind_method(rt, "cycle", loop_cycle, self);
+  if (name == "changed") return bind_method(rt, "changed", loop_changed, self);
   return std::nullopt;
 }
 

@@ -115,6 +115,8 @@ void Parser::parse_parameters(Parameters& parameters) {
     const Offset offset = current().offset;
     parameters.names.push_back(expect_any_name());
     const bool has_default = skip_operator("=");
+    if (!has_default && parameters.names.back() == "caller")
+      fail(offset, "a parameter named 'caller' needs a default");
     if (!has_default && !parameters.defaults.empty() && parameters.defaults.back())
       fail(offset, "a parameter without a default follows one that has a default");
     parameters.defaults.push_back(has_default ? parse_expression() : nullptr);
@@ -239,6 +241,8 @@ Target Parser::parse_single_target(bool with_namespace) {
     return target;
   }
   target.name = expect_any_name();
+  if (!with_namespace && target.name == "loop")
+    fail(target.offset, "cannot assign to the loop's own variable 'loop'");
   constexpr std::string_view kReserved[] = {"true", "True", "false", "False", "none", "None"};
   if (std::find(std::begin(kReserved), std::end(kReserved), target.name) != std::end(kReserved))
     fail(target.offset, "cannot assign to '", target.name, "'");
