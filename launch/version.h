@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The version of this build, as `tandem --version` prints it.
+// What this build is: version and commit, as `tandem --version` prints them.
 #pragma once
 
 #include <string>
@@ -7,5 +7,8 @@
 namespace tandem::launch {
 
 std::string version_text();
+
+/// The commit that this program was built from, "-dirty" appended when files differed.
+std::string build_commit();
 
 }  // namespace tandem::launch

@@ -7,11 +7,6 @@
 
 namespace tandem::runtime {
 
-parallel::ShardShape shard_shape(const ModelConfig& model) {
-  return {model.num_heads, model.num_kv_heads, model.head_dim, model.intermediate_size,
-          model.vocab_size};
-}
-
 EngineLimits plan_cache(comm::ControlPlane& control, const ModelConfig& model,
                         const parallel::Shard& shard, const EngineConfig& config,
                         std::int64_t free_bytes) {

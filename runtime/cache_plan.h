@@ -5,10 +5,9 @@
 #include "comm/control_plane.h"
 #include "parallel/shard.h"
 #include "runtime/engine_config.h"
+#include "runtime/model_report.h"
 
 namespace tandem::runtime {
-
-parallel::ShardShape shard_shape(const ModelConfig& model);
 
 /// Limits with num_chunks = minimum over ranks of floor(free_bytes / chunk bytes), and no more than
 /// all sequences at full length could use. Collective. ConfigError when one sequence of

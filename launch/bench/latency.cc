@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch/bench/latency.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <optional>
+
+#include "launch/bench/results.h"
+#include "launch/command_line.h"
+#include "launch/engine_factory.h"
+#include "launch/model_source.h"
+#include "runtime/engine_loop.h"
+
+namespace tandem::launch {
+namespace {
+
+namespace po = boost::program_options;
+using Clock = std::chrono::steady_clock;
+
+double milliseconds(Clock::time_point begin, Clock::time_point end) {
+  return std::chrono::duration<double, std::milli>(end - begin).count();
+}
+
+struct Options {
+  EngineOptions engine;
+  std::vector<std::int32_t> batches, contexts, prefills;
+  std::int32_t output_len = 64, runs = 5, warmup = 1;
+  std::string json, name;
+};
+
+/// One shape: `batch` sequences of `input` tokens; `output` 1 measures the prefill only.
+struct Shape {
+  std::int32_t batch = 1, input = 0, output = 1;
+};
+
+struct Sample {
+  double ttft_ms = 0, tpot_ms = 0;
+};
+
+/// Distinct token ids that no prefix cache has seen.
+class PromptMaker {
+ public:
+  explicit PromptMaker(std::int64_t vocab_size) : vocab_size_(static_cast<std::uint64_t>(vocab_size)) {}
+  std::vector<std::int32_t> make(std::int32_t length) {
+    std::vector<std::int32_t> ids;
+    for (std::int32_t i = 0; i < length; ++i) {
+      state_ = state_ * 6364136223846793005ull + 1442695040888963407ull;
+      ids.push_back(static_cast<std::int32_t>((state_ >> 33) % vocab_size_));
+    }
+    return ids;
+  }
+
+ private:
+  std::uint64_t vocab_size_, state_ = 20240229;
+};
+
+/// Runs one shape once. TPOT is taken over the last sequence to start: while it decodes, all do.
+Sample measure(runtime::EngineLoop& loop, PromptMaker& prompts, const Shape& shape) {
+  struct Sequence {
+    runtime::RequestId id = 0;
+    std::int32_t tokens = 0;
+    Clock::time_point first, last;
+  };
+  std::vector<Sequence> sequences(static_cast<std::size_t>(shape.batch));
+  std::int32_t started = 0;
+  Sequence* slowest = nullptr;
+  const auto start = Clock::now();
+  for (Sequence& sequence : sequences) {
+    runtime::Request request;
+    request.prompt = prompts.make(shape.input);
+    // The early ones go on until the last one is done.
+    request.params.max_tokens = shape.output == 1 ? 1 : shape.output + shape.batch * 64;
+    request.params.ignore_eos = true;
+    sequence.id = loop.submit(std::move(request), [&](const runtime::TokenEvent& event) {
+      if (event.token < 0) return;
+      Sequence& mine = *std::find_if(sequences.begin(), sequences.end(),
+                                     [&](const Sequence& s) { return s.id == event.request; });
+      mine.last = Clock::now();
+      if (++mine.tokens == 1) {
+        mine.first = mine.last;
+        if (++started == shape.batch) slowest = &mine;
+      }
+      if (&mine == slowest && mine.tokens == shape.output && shape.output > 1)
+        for (const Sequence& other : sequences) loop.cancel(other.id);
+    });
+  }
+  loop.run_until_idle();
+  Sample sample;
+  sample.ttft_ms = milliseconds(start, sequences.front().first);
+  if (shape.output > 1) {
+    const Sequence& timed = *slowest;
+    sample.tpot_ms = milliseconds(timed.first, timed.last) / (timed.tokens - 1);
+  }
+  return sample;
+}
+
+/// Bytes that one decode step reads on one rank, and operations of one prefill, from the config.
+struct Work {
+  double weight_bytes = 0, kv_bytes_per_token = 0, matmul_parameters = 0;
+  double attention_flops_per_pair = 0;
+};
+
+Work work_of(const runtime::ModelConfig& model, DType dtype, int ranks) {
+  Work work;
+  const double embedding = static_cast<double>(model.vocab_size * model.hidden_size);
+  const double parameters = static_cast<double>(model.num_parameters());
+  // A decode step reads every matrix once, but only single rows of the embedding table.
+  const double read = parameters - (model.tied_embeddings ? 0.0 : embedding);
+  work.weight_bytes = read * static_cast<double>(size_bytes(dtype)) / ranks;
+  work.matmul_parameters = (read - embedding) / ranks;
+  work.kv_bytes_per_token = 2.0 * static_cast<double>(model.num_kv_heads * model.head_dim * model.num_layers() * size_bytes(dtype)) / ranks;
+  work.attention_flops_per_pair = 4.0 * static_cast<double>(model.num_heads * model.head_dim * model.num_layers()) / ranks;
+  return work;
+}
+
+double decode_floor_ms(const Work& work, const Shape& shape, const Ceilings& ceilings) {
+  if (ceilings.read_gb_per_s <= 0) return 0;
+  const double kv_tokens = shape.batch * (shape.input + shape.output / 2.0);
+  return (work.weight_bytes + kv_tokens * work.kv_bytes_per_token) / ceilings.read_gb_per_s / 1e6;
+}
+
+double prefill_floor_ms(const Work& work, const Shape& shape, const Ceilings& ceilings) {
+  if (ceilings.matmul_tflops <= 0) return 0;
+  const double tokens = shape.input, pairs = tokens * (tokens + 1) / 2;
+  const double flops = 2 * work.matmul_parameters * tokens + work.attention_flops_per_pair * pairs;
+  return flops / ceilings.matmul_tflops / 1e9;
+}
+
+std::vector<Shape> shapes_of(const Options& options) {
+  std::vector<Shape> shapes;
+  for (const std::int32_t context : options.contexts)
+    for (const std::int32_t batch : options.batches)
+      shapes.push_back({batch, context, options.output_len});
+  for (const std::int32_t tokens : options.prefills) shapes.push_back({1, tokens, 1});
+  return shapes;
+}
+
+/// Grows the engine's sizes so that every shape runs as asked: all sequences at once, and each
+/// prefill in one step.
+void fit_engine(Options& options, const std::vector<Shape>& shapes) {
+  for (const Shape& shape : shapes) {
+    const std::int32_t length = shape.input + shape.output + shape.batch * 64;
+    options.engine.max_num_seqs = std::max(options.engine.max_num_seqs, shape.batch);
+    options.engine.max_model_len = std::max(options.engine.max_model_len, length);
+    options.engine.max_num_batched_tokens = std::max(
+        {options.engine.max_num_batched_tokens, options.engine.max_num_seqs, shape.output == 1 ? shape.input : 0});
+  }
+}
+
+void run_shapes(runtime::EngineLoop& loop, const Options& options, const std::vector<Shape>& shapes,
+                const std::string& label, const Work& work, const Ceilings& ceilings, std::int64_t vocab_size,
+                BenchResults& results) {
+  PromptMaker prompts(vocab_size);
+  for (const Shape& shape : shapes) {
+    std::vector<double> ttft, tpot;
+    for (std::int32_t run = -options.warmup; run < options.runs; ++run) {
+      const Sample sample = measure(loop, prompts, shape);
+      if (run < 0) continue;
+      ttft.push_back(sample.ttft_ms);
+      tpot.push_back(sample.tpot_ms);
+    }
+    const std::string name = concat(label, " batch", shape.batch);
+    if (shape.output > 1)
+      results.add(concat(name, " ctx", shape.input), "tpot_ms", "ms", tpot,
+                  decode_floor_ms(work, shape, ceilings), true);
+    else
+      results.add(concat(name, " prefill", shape.input), "ttft_ms", "ms", ttft,
+                  prefill_floor_ms(work, shape, ceilings), true);
+  }
+}
+
+std::optional<Options> parse(Ranks& ranks, const std::vector<std::string>& arguments) {
+  Options options;
+  po::options_description description("usage: tandem bench latency --model MODEL [options]");
+  description.add_options()
+      ("batch-size", po::value(&options.batches)->multitoken()->default_value({1}, "1"), "sequences that decode together; several give several cases")
+      ("input-len", po::value(&options.contexts)->multitoken()->default_value({128}, "128"), "prompt tokens of the decode cases")
+      ("output-len", po::value(&options.output_len)->default_value(options.output_len), "tokens that the decode cases time")
+      ("prefill-len", po::value(&options.prefills)->multitoken()->default_value({}, ""), "prompt tokens of the prefill cases")
+      ("num-iters", po::value(&options.runs)->default_value(options.runs), "timed runs of each case")
+      ("num-iters-warmup", po::value(&options.warmup)->default_value(options.warmup), "runs before them")
+      ("name", po::value(&options.name), "the model's name in the results; default: its folder's")
+      ("json", po::value(&options.json), "write the results to this file; - is standard output")
+      ("help,h", "this text");
+  options.engine.add_to(description);
+  const auto values = parse_options("bench latency", arguments, description);
+  if (values.count("help") != 0) {
+    if (ranks.first()) std::fputs(concat(description).c_str(), stdout);
+    return std::nullopt;
+  }
+  for (const auto* list : {&options.batches, &options.contexts, &options.prefills})
+    for (const std::int32_t value : *list)
+      TANDEM_REQUIRE(value > 0, "a batch size or length must be at least 1, not ", value);
+  TANDEM_REQUIRE(options.runs > 0, "--num-iters must be at least 1, not ", options.runs);
+  TANDEM_REQUIRE(options.output_len > 1, "--output-len must be at least 2, not ", options.output_len);
+  return options;
+}
+
+}  // namespace
+
+int run_bench_latency(Ranks& ranks, const std::vector<std::string>& arguments) {
+  auto options = parse(ranks, arguments);
+  if (!options) return 0;
+  const std::vector<Shape> shapes = shapes_of(*options);
+  fit_engine(*options, shapes);
+  options->engine.validate(ranks.control.size(), "bench latency");
+  const ModelSource source = open_model(ranks, options->engine);
+  const std::string device = choose_device(ranks, options->engine.device);
+  const runtime::EngineConfig config = engine_config(ranks, options->engine, source.config, device);
+  const MadeEngine made = make_engine(ranks, device, options->engine, source.config, source.checkpoint, config);
+  runtime::EngineLoop loop(ranks.control, *made.engine, {made.engine->limits(), false, {}});
+  const Ceilings ceilings = device == "cpu" ? measure_cpu_ceilings(config.threads) : gpu_ceilings(made.device_name);
+  if (!ranks.first()) {
+    loop.follow();
+    return 0;
+  }
+  const int size = ranks.control.size();
+  const std::string type = config.dtype == DType::kBF16 ? "bf16" : config.dtype == DType::kF16 ? "f16" : "f32";
+  const std::string label = concat(options->name.empty() ? source.config.name : options->name, " ", type, " tp", size);
+  std::string command = size > 1 ? concat("mpirun -n ", size, " tandem bench latency") : "tandem bench latency";
+  for (const std::string& word : arguments) command += " " + word;
+  BenchResults results(device == "cpu" ? "latency-cpu" : "latency", command);
+  run_shapes(loop, *options, shapes, label, work_of(source.config, config.dtype, size), ceilings,
+             source.config.vocab_size, results);
+  loop.close();
+  std::fprintf(stderr, "%s, %d rank%s, load %.1f s (weights %.1f s, tuning and graphs %.1f s)\n",
+               made.device_name.c_str(), size, size == 1 ? "" : "s", made.load.seconds,
+               made.load.load_seconds, made.load.prepare_seconds);
+  if (options->json != "-") std::fputs(results.table().c_str(), stdout);
+  if (!options->json.empty()) results.write(options->json);
+  return 0;
+}
+
+}  // namespace tandem::launch
