@@ -4,6 +4,7 @@
 #include "kernels/device/error.h"
 #include "runtime/json_file.h"
 #include "runtime/model_families.h"
+#include "runtime/model_limits.h"
 #include "runtime/weights/checkpoint.h"
 #include "runtime/weights/gguf_config.h"
 #include "runtime/weights/tensor_names.h"
@@ -12,10 +13,6 @@ namespace tandem::runtime {
 namespace json = boost::json;
 namespace fs = std::filesystem;
 namespace {
-
-// Far above every known model, and small enough that no product of two overflows.
-constexpr std::int64_t kMaxWidth = std::int64_t{1} << 24, kMaxLayers = 4096, kMaxHeads = 1 << 16;
-constexpr std::int64_t kMaxVocab = std::int64_t{1} << 28, kMaxPosition = std::int64_t{1} << 40;
 
 std::string known_list() {
   std::string text;
@@ -70,9 +67,9 @@ Activation activation_of(const JsonFields& fields) {
 }
 
 void read_shape(const JsonFields& fields, ModelConfig& config) {
-  config.vocab_size = fields.integer("vocab_size", 1, kMaxVocab);
-  config.hidden_size = fields.integer("hidden_size", 1, kMaxWidth);
-  config.intermediate_size = fields.integer("intermediate_size", 1, kMaxWidth);
+  config.vocab_size = fields.integer("vocab_size", 1, kMaxVocabSize);
+  config.hidden_size = fields.integer("hidden_size", 1, kMaxHiddenSize);
+  config.intermediate_size = fields.integer("intermediate_size", 1, kMaxIntermediateSize);
   config.num_heads = fields.integer("num_attention_heads", 1, kMaxHeads);
   config.num_kv_heads = fields.integer_or("num_key_value_heads", 1, kMaxHeads, config.num_heads);
   if (config.num_heads % config.num_kv_heads != 0)
@@ -82,8 +79,11 @@ void read_shape(const JsonFields& fields, ModelConfig& config) {
     fields.wrong("hidden_size", concat("a multiple of num_attention_heads ", config.num_heads,
                                        " when there is no head_dim"));
   config.head_dim =
-      fields.integer_or("head_dim", 2, 1 << 16, config.hidden_size / config.num_heads);
-  config.max_position = fields.integer("max_position_embeddings", 1, kMaxPosition);
+      fields.integer_or("head_dim", 2, kMaxHeadDim, config.hidden_size / config.num_heads);
+  if (config.head_dim < 2 || config.head_dim > kMaxHeadDim)
+    fields.wrong("num_attention_heads",
+                 concat("a number that leaves 2 to ", kMaxHeadDim, " dims to each head"));
+  config.max_position = fields.integer("max_position_embeddings", 1, kMaxPositions);
   config.norm_eps = static_cast<float>(fields.number_or("rms_norm_eps", 0.0, 1.0, 1e-6));
   config.layers.resize(
       static_cast<std::size_t>(fields.integer("num_hidden_layers", 1, kMaxLayers)));

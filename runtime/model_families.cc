@@ -4,13 +4,13 @@
 #include <cmath>
 
 #include "kernels/device/error.h"
+#include "runtime/model_limits.h"
 #include "runtime/rope_config.h"
 
 namespace tandem::runtime {
 namespace json = boost::json;
 namespace {
 
-constexpr std::int64_t kMaxWindow = std::int64_t{1} << 40;
 constexpr double kMaxScale = 1e6;
 
 void one_rope(const JsonFields& fields, ModelConfig& config, double default_theta = 10000.0) {
@@ -44,7 +44,7 @@ void windows(const JsonFields& fields, ModelConfig& config, std::int64_t window,
 }
 
 std::int64_t sliding_window(const JsonFields& fields, std::int64_t fallback = 0) {
-  return fields.integer_or("sliding_window", 1, kMaxWindow, fallback);
+  return fields.integer_or("sliding_window", 1, kMaxPositions, fallback);
 }
 
 void llama(const JsonFields& fields, ModelConfig& config) {
@@ -63,7 +63,7 @@ void mistral(const JsonFields& fields, ModelConfig& config) {
 /// Qwen's switch: layers from `max_window_layers` on slide when `use_sliding_window` is set.
 void qwen_windows(const JsonFields& fields, ModelConfig& config) {
   if (!fields.flag_or("use_sliding_window", false)) return;
-  const std::int64_t first = fields.integer_or("max_window_layers", 0, kMaxWindow, 28);
+  const std::int64_t first = fields.integer_or("max_window_layers", 0, kMaxPositions, 28);
   windows(fields, config, sliding_window(fields, 4096),
           [&](std::int64_t layer) { return layer >= first; });
 }

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "kernels/device/error.h"
+#include "runtime/model_limits.h"
 
 namespace tandem::runtime {
 namespace json = boost::json;
@@ -47,11 +48,10 @@ void read_yarn(const JsonFields& rope, RopeConfig& out) {
 
 void read_scaling(const JsonFields& config, const JsonFields& rope, std::int64_t max_position,
                   RopeConfig& out) {
-  const std::int64_t longest = std::int64_t{1} << 40;
   // Phi-3 keeps the trained length beside the rope object; there it wins.
   out.original_max_position = config.integer_or(
-      "original_max_position_embeddings", 2, longest,
-      rope.integer_or("original_max_position_embeddings", 2, longest, max_position));
+      "original_max_position_embeddings", 2, kMaxPositions,
+      rope.integer_or("original_max_position_embeddings", 2, kMaxPositions, max_position));
   const double ratio =
       static_cast<double>(max_position) / static_cast<double>(out.original_max_position);
   const bool derived = out.scaling == RopeScaling::kYarn || out.scaling == RopeScaling::kLongRope;

@@ -4,13 +4,11 @@
 #include <algorithm>
 
 #include "kernels/device/error.h"
+#include "runtime/model_limits.h"
 #include "runtime/weights/gguf_families.h"
 
 namespace tandem::runtime {
 namespace {
-
-constexpr std::int64_t kMaxWidth = std::int64_t{1} << 24, kMaxLayers = 4096, kMaxHeads = 1 << 16;
-constexpr std::int64_t kMaxPosition = std::int64_t{1} << 40;
 
 DType dtype_of(const GgufFile& file) {
   const TensorEntry* tensor = file.find_tensor("blk.0.attn_output.weight");
@@ -20,8 +18,8 @@ DType dtype_of(const GgufFile& file) {
 }
 
 void read_shape(const GgufFile& file, const GgufKeys& key, ModelConfig& config) {
-  config.hidden_size = file.integer(key("embedding_length"), 1, kMaxWidth);
-  config.intermediate_size = file.integer(key("feed_forward_length"), 1, kMaxWidth);
+  config.hidden_size = file.integer(key("embedding_length"), 1, kMaxHiddenSize);
+  config.intermediate_size = file.integer(key("feed_forward_length"), 1, kMaxIntermediateSize);
   config.num_heads = file.integer(key("attention.head_count"), 1, kMaxHeads);
   config.num_kv_heads =
       file.integer_or(key("attention.head_count_kv"), 1, kMaxHeads, config.num_heads);
@@ -29,15 +27,21 @@ void read_shape(const GgufFile& file, const GgufKeys& key, ModelConfig& config) 
                  " attention heads are no multiple of ", config.num_kv_heads,
                  " key-value heads; the file is damaged, download it again");
   config.head_dim =
-      file.integer_or(key("attention.key_length"), 2, 1 << 16,
+      file.integer_or(key("attention.key_length"), 2, kMaxHeadDim,
                       std::max<std::int64_t>(config.hidden_size / config.num_heads, 2));
-  config.max_position = file.integer(key("context_length"), 1, kMaxPosition);
+  TANDEM_REQUIRE(config.head_dim <= kMaxHeadDim, file.path(), ": attention heads of ",
+                 config.head_dim,
+                 " dims are no sensible model; the file is damaged, download it "
+                 "again");
+  config.max_position = file.integer(key("context_length"), 1, kMaxPositions);
   config.norm_eps =
       static_cast<float>(file.number(key("attention.layer_norm_rms_epsilon"), 0.0, 1.0));
   config.layers.resize(static_cast<std::size_t>(file.integer(key("block_count"), 1, kMaxLayers)));
   const TensorEntry* embedding = file.find_tensor("token_embd.weight");
-  TANDEM_REQUIRE(embedding != nullptr && embedding->shape.size() == 2, file.path(),
-                 " has no tensor token_embd.weight: it is not a whole model, download it again");
+  TANDEM_REQUIRE(
+      embedding != nullptr && embedding->shape.size() == 2 && embedding->shape[0] <= kMaxVocabSize,
+      file.path(),
+      " has no sensible tensor token_embd.weight: it is not a whole model, download it again");
   config.vocab_size = embedding->shape[0];
   TANDEM_REQUIRE(file.integer_or(key("expert_count"), 0, 1 << 20, 0) == 0, file.path(),
                  " is a mixture of experts, which Tandem does not run; use a dense model");

@@ -4,15 +4,15 @@
 #include <cmath>
 
 #include "kernels/device/error.h"
+#include "runtime/model_limits.h"
 
 namespace tandem::runtime {
 namespace {
 
-constexpr std::int64_t kMaxWindow = std::int64_t{1} << 40;
 constexpr double kMaxScale = 1e6;
 
 std::int64_t window_of(const GgufFile& file, const GgufKeys& key, std::int64_t fallback) {
-  return file.integer_or(key("attention.sliding_window"), 0, kMaxWindow, fallback);
+  return file.integer_or(key("attention.sliding_window"), 0, kMaxPositions, fallback);
 }
 
 /// Layers that slide: a list in the file, or every one but the last of each `period`.

@@ -4,12 +4,12 @@
 #include <cstring>
 
 #include "kernels/device/error.h"
+#include "runtime/model_limits.h"
 #include "runtime/weights/gguf_families.h"
 
 namespace tandem::runtime {
 namespace {
 
-constexpr std::int64_t kMaxPosition = std::int64_t{1} << 40;
 constexpr double kMaxFactor = 1e6;
 
 std::vector<double> factors(const GgufFile& file, std::string_view name, int count) {
@@ -59,7 +59,7 @@ RopeConfig gguf_rope(const GgufFile& file, const GgufKeys& key, const ModelConfi
   TANDEM_REQUIRE(rope.rotary_dim % 2 == 0, file.path(), ": ", key("rope.dimension_count"),
                  " is odd; the file is damaged, download it again");
   rope.original_max_position = file.integer_or(key("rope.scaling.original_context_length"), 2,
-                                               kMaxPosition, config.max_position);
+                                               kMaxPositions, config.max_position);
   if (read_factor_tensors(file, key, rope)) return rope;
   const std::string type = file.text_if(key("rope.scaling.type")).value_or("none");
   if (type == "none") return rope;
