@@ -17,6 +17,7 @@ class Communicator;
 template <>
 class Communicator<Cpu> {
  public:
+  /// Waits for other ranks are published where those of `control` are.
   explicit Communicator(const ControlPlane& control);
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
@@ -24,9 +25,6 @@ class Communicator<Cpu> {
 
   int rank() const { return rank_; }
   int size() const { return size_; }
-
-  /// From here on waits for other ranks are published as stages.
-  void report_to(Progress* progress) { progress_ = progress; }
 
   /// data[i] = sum over ranks, in place. T is float, BFloat16 or Float16.
   template <typename T>

@@ -43,6 +43,7 @@ class ControlPlane {
 
   /// From here on waits are published: a follower without a plan as idle, all else as collective.
   void report_to(Progress* progress) { progress_ = progress; }
+  Progress* progress() const { return progress_; }  ///< Null: nobody watches.
 
   MPI_Comm handle() const { return comm_; }
 

@@ -84,7 +84,7 @@ void two_shot_sum(Context<Cpu>& ctx, MPI_Comm comm, int rank, int ranks, Span<T,
 }  // namespace
 
 Communicator<Cpu>::Communicator(const ControlPlane& control)
-    : rank_(control.rank()), size_(control.size()) {
+    : rank_(control.rank()), size_(control.size()), progress_(control.progress()) {
   TANDEM_CHECK_MPI(MPI_Comm_dup(control.handle(), &comm_));
 }
 

@@ -12,9 +12,9 @@
 namespace tandem::comm {
 
 struct Deadlines {
-  double alive_s = 5;   ///< A rank whose heartbeat is missing this long is gone.
-  double step_s = 15;   ///< Longest stage of a step; 0: not watched.
-  double load_s = 180;  ///< Longest stage without progress while loading; 0: not watched.
+  double alive_s = 5;    ///< A rank whose heartbeat is missing this long is gone.
+  double step_s = 15;    ///< Longest stage of a step; 0: not watched.
+  double load_s = 1800;  ///< Longest stage without progress while loading; 0: not watched.
 };
 
 struct RankState {

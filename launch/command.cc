@@ -33,6 +33,8 @@ std::string help_text() {
     text += "  " + name + command.summary + "\n";
   }
   text += "  launch      run a command on the hosts of a cluster file\n";
+  text += "\n";
+  text += job_options_help();
   return text + "\n`tandem COMMAND --help` lists the options of a command.\n";
 }
 

@@ -7,6 +7,8 @@
 
 #include "comm/control_plane.h"
 #include "comm/mpi_session.h"
+#include "comm/watchdog.h"
+#include "launch/job_options.h"
 
 namespace tandem::launch {
 
@@ -14,6 +16,8 @@ namespace tandem::launch {
 struct Ranks {
   const comm::MpiSession& session;
   comm::ControlPlane& control;
+  comm::Watchdog& watchdog;
+  const JobOptions& job;
   bool first() const { return control.rank() == 0; }
 };
 

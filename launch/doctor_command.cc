@@ -7,7 +7,6 @@
 #include <optional>
 #include <set>
 
-#include "comm/watchdog.h"
 #include "kernels/device/cpu/context.h"
 #include "kernels/device/error.h"
 #include "launch/cluster_config.h"
@@ -26,9 +25,8 @@ namespace po = boost::program_options;
 namespace json = boost::json;
 
 struct DoctorOptions {
-  std::string device = "auto", interfaces, cluster;
-  double timeout_s = 20;
-  bool json = false, allow_shared_gpu = false, keep_binding = false;
+  std::string device = "auto", cluster;
+  bool json = false, allow_shared_gpu = false;
 };
 
 struct Report {
@@ -46,11 +44,7 @@ std::optional<DoctorOptions> parse(Ranks& ranks, const std::vector<std::string>&
                                                "auto, cpu or cuda: what the ranks would use")(
       "cluster", po::value(&result.cluster),
       "a file of cluster_configs/: compare with what it promises")(
-      "interface", po::value(&result.interfaces), "network between the hosts: eth0 or eth0,ib0")(
-      "timeout", po::value(&result.timeout_s), "seconds after which a collective counts as hung")(
       "allow-shared-gpu", "several ranks may have one GPU (tests only)")(
-      "cpu-bind", po::value<std::string>()->default_value("auto"),
-      "auto: cores are divided over the ranks; keep: as the launcher bound them")(
       "json", "one JSON object on stdout");
   const auto values = parse_options("doctor", arguments, options);
   if (values.count("help")) {
@@ -59,10 +53,6 @@ std::optional<DoctorOptions> parse(Ranks& ranks, const std::vector<std::string>&
   }
   TANDEM_REQUIRE(result.device == "auto" || result.device == "cpu" || result.device == "cuda",
                  "--device ", result.device, " is none of auto, cpu, cuda");
-  TANDEM_REQUIRE(result.timeout_s > 0, "--timeout takes seconds above 0, for example --timeout 20");
-  const std::string bind = values["cpu-bind"].as<std::string>();
-  TANDEM_REQUIRE(bind == "auto" || bind == "keep", "--cpu-bind ", bind, " is none of auto, keep");
-  result.keep_binding = bind == "keep";
   result.json = values.count("json") != 0;
   result.allow_shared_gpu = values.count("allow-shared-gpu") != 0;
   return result;
@@ -106,7 +96,6 @@ void examine_collectives(Ranks& ranks, bool cuda, comm::Progress& progress, Repo
   const bool works = examine(report, "collectives", "see the first error of the ranks above", [&] {
     Context<Cpu> ctx(1);
     comm::Communicator<Cpu> communicator(ranks.control);
-    communicator.report_to(&progress);
     progress.enter(comm::StageKind::kStep, "doctor: all-reduce over MPI");
     report.collectives = probe_all_reduce(ctx, communicator, ranks.control, "cpu");
   });
@@ -155,20 +144,12 @@ int run_doctor(Ranks& ranks, const std::vector<std::string>& arguments) {
                     (options->device == "auto" && ranks.control.min(seen ? 1 : 0) == 1);
   Report report;
   gather_facts(ranks, devices, cuda, report);
-  std::optional<comm::Watchdog> watchdog;
-  examine(report, "heartbeat", "see the sentence", [&] {
-    comm::WatchdogConfig config;
-    config.deadlines.step_s = options->timeout_s;
-    config.interfaces = options->interfaces;
-    watchdog.emplace(ranks.session, ranks.control, config);
-  });
   examine(report, "placement", "see the sentence", [&] {
-    report.places =
-        place_ranks(ranks.session, ranks.control, devices,
-                    {cuda, options->allow_shared_gpu, options->keep_binding, options->interfaces});
+    report.places = place_ranks(
+        ranks.session, ranks.control, devices,
+        {cuda, options->allow_shared_gpu, ranks.job.keep_binding, ranks.job.interfaces});
   });
-  if (watchdog)
-    examine_collectives(ranks, cuda && !report.places.empty(), watchdog->progress(), report);
+  examine_collectives(ranks, cuda && !report.places.empty(), ranks.watchdog.progress(), report);
   if (!report.collectives.empty()) {
     const auto [link, speed] = limiting_link(report, cluster, cuda);
     report.checks.push_back(check_bandwidth(report.collectives, link, speed));

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // A build with CUDA: GPUs where they are, CPUs where they are not.
-#include <algorithm>
-
 #include "kernels/device/device_info.h"
 #include "kernels/device/log.h"
 #include "launch/engine_factory.h"
+#include "launch/placement.h"
 
 namespace tandem::launch {
 namespace {
@@ -15,16 +14,6 @@ std::string gpu_problem(const DeviceReport& report) {
   for (const DeviceInfo& device : report.devices)
     if (!device.unusable_because.empty()) return device.unusable_because;
   return {};
-}
-
-/// The GPU of this rank: local ranks in order, or all on one where that was allowed.
-int gpu_of_rank(const Ranks& ranks, const DeviceReport& report, bool allow_shared_gpu) {
-  const int gpus = static_cast<int>(report.devices.size());
-  TANDEM_REQUIRE(ranks.session.local_size() <= gpus || gpus == 1 || allow_shared_gpu, "host ",
-                 ranks.session.host(), " has ", gpus, " GPUs for ", ranks.session.local_size(),
-                 " ranks; start at most ", gpus,
-                 " ranks per host, or add --allow-shared-gpu (right, but slow)");
-  return ranks.session.local_rank() % gpus;
 }
 
 }  // namespace
@@ -44,8 +33,10 @@ MadeEngine make_engine(Ranks& ranks, const std::string& device, const EngineOpti
   if (device == "cpu") return make_cpu_engine(ranks, model, checkpoint, config);
   const DeviceReport report = query_devices();
   runtime::EngineConfig sizes = config;
-  ranks.control.together(
-      [&] { sizes.cuda.device = gpu_of_rank(ranks, report, options.allow_shared_gpu); });
+  ranks.control.together([&] {
+    sizes.cuda.device = choose_gpu(report, ranks.session.local_rank(), ranks.session.local_size(),
+                                   options.allow_shared_gpu);
+  });
   sizes.cuda.memory_utilization = options.gpu_memory_utilization;
   sizes.cuda.enforce_eager = options.enforce_eager;
   sizes.cuda.allow_shared_gpu = options.allow_shared_gpu;

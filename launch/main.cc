@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The `tandem` program: every rank runs this same file.
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <string>
 #include <vector>
@@ -45,6 +46,43 @@ int run(Ranks& ranks, const std::vector<std::string>& words) {
   return find_command(words[0]).run(ranks, {words.begin() + 1, words.end()});
 }
 
+void configure_log(const tandem::comm::MpiSession& session, const tandem::launch::JobOptions& job) {
+  tandem::LogConfig log;
+  log.rank = session.rank();
+  log.size = session.size();
+  log.host = session.host();
+  log.info_rank = job.log_rank;
+  log.file = job.log_file;
+  tandem::configure_log(log);
+  // NCCL writes to stdout by itself, where the answers are.
+  ::setenv("NCCL_DEBUG_FILE", job.log_file.empty() ? "/dev/stderr" : "nccl-%h-%p.log", 0);
+}
+
+/// All that needs the ranks together. A fault of one rank ends all of them.
+int run_job(const tandem::comm::MpiSession& session, std::vector<std::string> words) {
+  tandem::comm::ControlPlane control(session);
+  try {
+    const tandem::launch::JobOptions job = tandem::launch::take_job_options(words);
+    control.together([&] { configure_log(session, job); });
+    tandem::comm::WatchdogConfig config;
+    config.deadlines.step_s = job.step_timeout_s;
+    config.interfaces = job.interfaces;
+    tandem::comm::Watchdog watchdog(session, control, config);
+    Ranks ranks{session, control, watchdog, job};
+    try {
+      return run(ranks, words);
+    } catch (const tandem::ConfigError&) {
+      throw;
+    } catch (const std::exception& error) {
+      watchdog.fail(error.what(), kFault);
+    }
+  } catch (const tandem::ConfigError& error) {
+    // Thrown on all ranks alike: one of them says it.
+    if (session.rank() == 0) std::fprintf(stderr, "tandem: %s\n", error.what());
+    return kUsageError;
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -53,23 +91,7 @@ int main(int argc, char** argv) {
     if (argc > 1 && std::string(argv[1]) == "launch")
       return tandem::launch::run_launch(argv[0], {argv + 2, argv + argc});
     const tandem::comm::MpiSession session(&argc, &argv);
-    tandem::comm::ControlPlane control(session);
-    tandem::LogConfig log;
-    log.rank = session.rank();
-    log.size = session.size();
-    log.host = session.host();
-    tandem::configure_log(log);
-    Ranks ranks{session, control};
-    try {
-      return run(ranks, {argv + 1, argv + argc});
-    } catch (const tandem::ConfigError& error) {
-      // Thrown on all ranks alike: one of them says it.
-      if (ranks.first()) std::fprintf(stderr, "tandem: %s\n", error.what());
-      return kUsageError;
-    } catch (const std::exception& error) {
-      tandem::log_error(error.what());
-      MPI_Abort(MPI_COMM_WORLD, kFault);
-    }
+    return run_job(session, {argv + 1, argv + argc});
   } catch (const std::exception& error) {
     std::fprintf(stderr, "tandem: %s\n", error.what());
   }

@@ -4,11 +4,12 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <thread>
 
+#include "kernels/device/device_info.h"
 #include "kernels/device/log.h"
 #include "kvcache/kv_cache.h"
 #include "launch/command_line.h"
+#include "launch/placement.h"
 #include "parallel/shard.h"
 #include "runtime/cache_plan.h"
 #include "runtime/text/template_source.h"
@@ -83,9 +84,13 @@ runtime::EngineConfig engine_config(const Ranks& ranks, const EngineOptions& opt
   config.dtype = choose_dtype(options.dtype, model.dtype, device);
   config.max_num_seqs = options.max_num_seqs;
   config.max_num_batched_tokens = options.max_num_batched_tokens;
-  const int cores = static_cast<int>(std::thread::hardware_concurrency());
-  config.threads =
-      options.threads > 0 ? options.threads : std::max(1, cores / ranks.session.local_size());
+  const std::vector<Place> places = place_ranks(
+      ranks.session, ranks.control, query_devices(),
+      {device == "cuda", options.allow_shared_gpu, ranks.job.keep_binding, ranks.job.interfaces});
+  if (options.verbose) log_info("placement\n", placement_table(places));
+  config.threads = options.threads > 0
+                       ? options.threads
+                       : places[static_cast<std::size_t>(ranks.session.rank())].threads;
   // CPU ranks: a quarter of the free memory of the host, shared by its ranks.
   // CUDA ranks: 0, what --gpu-memory-utilization leaves.
   config.kv_cache_bytes =

@@ -139,6 +139,12 @@ std::vector<Place> place_ranks(const comm::MpiSession& session, comm::ControlPla
   });
   bind_to_share(exchange(control, mine), options.keep_binding, mine);
   std::vector<Place> places = exchange(control, mine);
+  for (Place& place : places) {
+    const auto sharing = std::count_if(places.begin(), places.end(), [&](const Place& other) {
+      return other.host == place.host && other.cpus == place.cpus;
+    });
+    place.threads = std::max(1, place.cores / static_cast<int>(sharing));
+  }
   if (!options.allow_shared_gpu) refuse_shared_gpus(places);
   return places;
 }

@@ -21,7 +21,8 @@ struct Place {
   std::string gpu_name, gpu_uuid;
   int numa_node = -1;     ///< Of the GPU; -1: unknown or none.
   std::vector<int> cpus;  ///< What the rank runs on.
-  int cores = 1;          ///< Physical cores among them: compute threads to start.
+  int cores = 1;          ///< Physical cores among them.
+  int threads = 1;        ///< Compute threads to start: its part of cores that ranks share.
   std::string nic;        ///< "mlx5_0 400 Gb/s" or "eth0 10 Gb/s"; "" when there is none.
   std::vector<std::string> peer_uuids;  ///< GPUs that this rank's GPU can load from directly.
 };

@@ -6,12 +6,13 @@
 
 namespace tandem::parallel {
 
-/// View: `communicator` outlives the group. Null communicator: one rank alone.
+/// View: what it points to outlives the group. Null communicator: one rank alone.
 template <Device D>
 struct TpGroup {
   int rank = 0;
   int size = 1;
   comm::Communicator<D>* communicator = nullptr;
+  comm::Progress* progress = nullptr;  ///< Where stages are published; null: nobody watches.
 };
 
 }  // namespace tandem::parallel

@@ -32,9 +32,11 @@ TensorView<const T, D> Decoder<T, D>::forward(Context<D>& ctx, const parallel::T
                                               const kernels::KvView<T, D>& kv) {
   embed(ctx, group, step);
   for (std::int64_t layer = 0; layer < model_.config.num_layers(); ++layer) {
+    if (group.progress != nullptr) group.progress->set_layer(static_cast<int>(layer));
     attention(ctx, group, step, kv, layer);
     mlp(ctx, group, step, layer);
   }
+  if (group.progress != nullptr) group.progress->set_layer(-1);
   return read_only(normed_.view(step.num_tokens, model_.config.hidden_size));
 }
 

@@ -38,6 +38,7 @@ class DeviceEngine final : public Engine {
     std::int64_t kv_segment_bytes = 0;
     bool use_graphs = true;
     int rank = 0, size = 1;
+    comm::Progress* progress = nullptr;  ///< Where stages are published, or null.
   };
   explicit DeviceEngine(Parts parts);
 

@@ -32,6 +32,7 @@ std::unique_ptr<Engine> make_engine(comm::ControlPlane& control, const ModelConf
       std::move(context),      nullptr, std::move(*loaded), limits,
       config.kv_segment_bytes, true,    control.rank(),     control.size()};
   parts.limits.synchronous = true;
+  parts.progress = control.progress();
   if (control.size() > 1) parts.communicator = std::make_unique<comm::Communicator<Cpu>>(control);
   std::unique_ptr<Engine> engine;
   control.together([&] { engine = std::make_unique<DeviceEngine<T, Cpu>>(std::move(parts)); });

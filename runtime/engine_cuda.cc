@@ -85,7 +85,8 @@ std::unique_ptr<Engine> make_engine(comm::ControlPlane& control, const ModelConf
   control.together([&] {
     engine = std::make_unique<DeviceEngine<T, Cuda>>(typename DeviceEngine<T, Cuda>::Parts{
         std::move(context), std::move(communicator), std::move(*model), limits,
-        sizes.kv_segment_bytes, !sizes.cuda.enforce_eager, control.rank(), control.size()});
+        sizes.kv_segment_bytes, !sizes.cuda.enforce_eager, control.rank(), control.size(),
+        control.progress()});
   });
   const auto prepare_start = Clock::now();
   engine->capture_decode_graphs();

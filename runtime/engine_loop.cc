@@ -56,6 +56,7 @@ void EngineLoop::stop() {
 
 void EngineLoop::run_until_idle() {
   while (take_inbox() && !scheduler_.idle()) turn();
+  publish(comm::StageKind::kIdle, "between requests");
 }
 
 void EngineLoop::run() {
@@ -64,6 +65,7 @@ void EngineLoop::run() {
       turn();
       continue;
     }
+    publish(comm::StageKind::kIdle, "waiting for requests");
     std::unique_lock lock(inbox_mutex_);
     inbox_filled_.wait(lock, [this] { return !inbox_.empty(); });
   }
@@ -77,6 +79,7 @@ void EngineLoop::close() {
   plan.stop = true;
   std::vector<std::byte> bytes = serialize(plan);
   control_.broadcast(bytes);
+  publish(comm::StageKind::kIdle, "shutting down");
 }
 
 void EngineLoop::follow() {
@@ -89,6 +92,7 @@ void EngineLoop::follow() {
     while (in_flight_ > (config_.limits.synchronous ? 0 : 1)) collect();
   }
   while (in_flight_ > 0) collect();
+  publish(comm::StageKind::kIdle, "shutting down");
 }
 
 bool EngineLoop::take_inbox() {
@@ -122,6 +126,7 @@ bool EngineLoop::take_inbox() {
 }
 
 void EngineLoop::turn() {
+  publish(comm::StageKind::kStep, "scheduling");
   const BatchPlan plan = scheduler_.plan();
   const bool rows = plan.num_tokens() > 0;
   TANDEM_ASSERT(rows || in_flight_ > 0, "the scheduler has requests but plans nothing");
@@ -138,6 +143,8 @@ void EngineLoop::submit_plan(const BatchPlan& plan, std::span<const std::byte> b
   // Every rank has finished all but the last two steps now.
   if (plan.step > 0 && plan.step % kDigestSteps == 0) compare_digests(plan.step - 2);
   digest_.add_plan(bytes);
+  if (comm::Progress* progress = control_.progress()) progress->set_step(plan.step);
+  publish(comm::StageKind::kStep, "forward pass");
   engine_.submit(plan);
   ++in_flight_;
   const std::lock_guard lock(stats_mutex_);
@@ -146,6 +153,7 @@ void EngineLoop::submit_plan(const BatchPlan& plan, std::span<const std::byte> b
 }
 
 StepOutput EngineLoop::collect() {
+  publish(comm::StageKind::kStep, "waiting for tokens");
   StepOutput output = engine_.collect();
   --in_flight_;
   digest_.add_output(output);
@@ -200,6 +208,10 @@ void EngineLoop::compare_digests(std::int64_t step) {
   throw InternalError(concat("rank ", names, " left the common path: by step ", step,
                              " it had received other plans or sampled other tokens than most "
                              "ranks; the answers of this run cannot be trusted"));
+}
+
+void EngineLoop::publish(comm::StageKind kind, const char* what) {
+  if (comm::Progress* progress = control_.progress()) progress->enter(kind, what);
 }
 
 LoopStats EngineLoop::stats() const {

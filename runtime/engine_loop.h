@@ -89,6 +89,8 @@ class EngineLoop {
   void end_sample(RequestId request, std::int32_t sample);
   void abort_all();
   void compare_digests(std::int64_t step);
+  /// Tells the watchdog what the step thread does.
+  void publish(comm::StageKind kind, const char* what);
 
   comm::ControlPlane& control_;
   Engine& engine_;

@@ -47,7 +47,6 @@ void run_steps(const Options& options, tandem::comm::ControlPlane& control,
   tandem::comm::Communicator<tandem::Cpu> communicator(control);
   tandem::Context<tandem::Cpu> ctx(1);
   tandem::comm::Progress& progress = watchdog.progress();
-  communicator.report_to(&progress);
   const bool victim = control.rank() == std::stoi(options.at("rank"));
   for (int step = 0; step < std::stoi(options.at("steps")); ++step) {
     progress.set_layer(-1);

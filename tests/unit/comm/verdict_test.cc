@@ -79,7 +79,7 @@ TEST(Verdict, IdleNeverExpiresLoadingLate) {
   std::vector<RankState> ranks{state("a", StageKind::kIdle, "waiting for requests", 1e6),
                                state("a", StageKind::kLoad, "loading", 100)};
   EXPECT_FALSE(judge(ranks, {}));
-  ranks[1].stage_age_s = 181;
+  ranks[1].stage_age_s = 1801;
   EXPECT_TRUE(judge(ranks, {}));
   EXPECT_FALSE(judge(ranks, {.alive_s = 5, .step_s = 15, .load_s = 0}));
 }

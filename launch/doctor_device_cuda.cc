@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <nccl.h>
+
+#include <cstdlib>
+#include <optional>
+
+#include "comm/cuda_communicator.h"
+#include "kernels/device/cuda/context.h"
+#include "launch/collective_probe.h"
+#include "launch/doctor_device.h"
+
+namespace tandem::launch {
+namespace {
+
+std::string version_of_nccl(int version) {
+  return concat(version / 10000, ".", version / 100 % 100, ".", version % 100);
+}
+
+/// NVLink multicast (NVLS) fails to start on machines without a fabric manager or the right
+/// capabilities, and nothing of Tandem needs it: the communicator switches it off unless told.
+Check multicast_check() {
+  const char* value = std::getenv("NCCL_NVLS_ENABLE");
+  if (value == nullptr || std::string(value) == "0")
+    return {"NVLink multicast", Health::kGreen, "off", ""};
+  return {"NVLink multicast", Health::kYellow,
+          concat("NCCL_NVLS_ENABLE=", value, ": NCCL may fail or hang while it sets it up"),
+          "unset NCCL_NVLS_ENABLE, or export NCCL_NVLS_ENABLE=0"};
+}
+
+}  // namespace
+
+std::map<std::string, std::string> device_versions() {
+  int loaded = 0;
+  ncclGetVersion(&loaded);
+  return {{"NCCL", concat(version_of_nccl(loaded), " (built with ", NCCL_MAJOR, ".", NCCL_MINOR,
+                          ".", NCCL_PATCH, ")")}};
+}
+
+DeviceDiagnosis diagnose_gpus(Ranks& ranks, const std::vector<Place>& places) {
+  DeviceDiagnosis result;
+  result.checks.push_back(multicast_check());
+  CudaOptions options;
+  options.device = places[static_cast<std::size_t>(ranks.session.rank())].gpu;
+  std::optional<Context<Cuda>> ctx;
+  ranks.control.together([&] { ctx.emplace(options); });
+  comm::CudaCommunicatorOptions how;
+  for (const Place& a : places)
+    for (const Place& b : places)
+      how.allow_shared_gpu |= a.rank != b.rank && a.gpu_uuid == b.gpu_uuid;
+  comm::Communicator<Cuda> communicator(*ctx, ranks.control, how);
+  result.collectives = probe_all_reduce(*ctx, communicator, ranks.control, "cuda");
+  result.checks.push_back(
+      {"GPU collectives", Health::kGreen, "sums over the GPUs are right at all sizes", ""});
+  return result;
+}
+
+}  // namespace tandem::launch
