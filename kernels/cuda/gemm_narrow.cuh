@@ -36,17 +36,18 @@ struct NarrowPairs {
   __device__ static bool has(int unit, int r, int end) { return unit + r % 16 < end; }
 };
 
-/// Sizes that host and device agree on; `steps` of 32 elements of K per block.
+/// Sizes that host and device agree on; `stages` of 64 elements of K per block.
 template <int kColumns>
 struct NarrowLayout {
-  static constexpr int kDepth = kColumns <= 16 ? 4 : 3;
-  static constexpr int kRingBytes = kDepth * kGemvThreads * 4 * 16;
+  static constexpr int kDepth = kColumns <= 32 ? 3 : 2;
+  static constexpr int kStageBytes = kNarrowRows * kGemvStage * 2;  // of one warp
+  static constexpr int kRingBytes = kDepth * kGemvWarps * kStageBytes;
   static constexpr int kSumsBytes = kGemvWarps * kColumns * kNarrowPitch * 4;
-  static int steps(std::int64_t k, int cluster) {
-    return static_cast<int>((k + kGemvStep * cluster - 1) / (kGemvStep * cluster));
+  static int stages(std::int64_t k, int cluster) {
+    return static_cast<int>((k + kGemvStage * cluster - 1) / (kGemvStage * cluster));
   }
-  static std::size_t bytes(int steps) {
-    return kRingBytes + kSumsBytes + std::size_t{2} * steps * kColumns * kGemvStep;
+  static std::size_t bytes(int stages) {
+    return kRingBytes + kSumsBytes + std::size_t{2} * stages * kColumns * kGemvStage;
   }
 };
 
@@ -79,58 +80,61 @@ __device__ __forceinline__ float load_of_rank(const float* local, unsigned rank)
   return value;
 }
 
-/// One warp's stream of its rows of W: (round, step) in order, 4 copies per lane and step.
+/// One warp's stream of its rows of W: (round, stage) in order, as `GemvStream`.
 template <typename E, typename Rows, int kDepth>
 struct NarrowStream {
+  static constexpr int kCopies = kNarrowRows / 4;
   const GemvArgs<E>& args;
-  uint4* const ring;  ///< Of this thread.
+  unsigned char* const ring;  ///< Of this warp: stages lie kGemvWarps stages apart.
   const std::uint64_t policy;
-  const int end, steps, k_lane;
-  int unit, step = 0;
-  const E* rows[4];
-  bool has[4];
+  const int end, stages, k_lane, place;
+  int unit, stage = 0;
+  const E* rows[kCopies];
+  bool has[kCopies];
 
-  __device__ NarrowStream(const GemvArgs<E>& a, uint4* pieces, int begin, int end_unit,
-                          int steps_of_block, int first_k)
+  __device__ NarrowStream(const GemvArgs<E>& a, unsigned char* warp_ring, int begin, int end_unit,
+                          int stages_of_block, int first_k)
       : args(a),
-        ring(pieces),
+        ring(warp_ring),
         policy(evict_first_policy()),
         end(end_unit),
-        steps(steps_of_block),
-        k_lane(first_k + static_cast<int>(threadIdx.x % 4) * 8),
+        stages(stages_of_block),
+        k_lane(first_k + static_cast<int>(threadIdx.x % 8) * 8),
+        place(gemv_swizzle(static_cast<int>(threadIdx.x) / 8 % 4, threadIdx.x / 4 % 2) +
+              static_cast<int>(threadIdx.x % 4) * 16),
         unit(begin) {
     aim();
   }
   __device__ void aim() {
-    const int g = threadIdx.x % 32 / 4;
 #pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      has[i] = Rows::has(unit, g + 8 * i, end);
-      rows[i] = args.w + (has[i] ? Rows::row(unit, g + 8 * i) * args.k : 0);
+    for (int i = 0; i < kCopies; ++i) {
+      const int r = 4 * i + static_cast<int>(threadIdx.x) / 8 % 4;
+      has[i] = Rows::has(unit, r, end);
+      rows[i] = args.w + (has[i] ? Rows::row(unit, r) * args.k : 0);
     }
   }
-  __device__ uint4& piece(int slot, int i) const { return ring[(slot * 4 + i) * kGemvThreads]; }
   __device__ void copy(int slot) {
-    const int k = k_lane + step * kGemvStep;
-    const bool inside = k < args.k;
     if (unit < end) {
+      const int k = k_lane + stage * kGemvStage;
+      const bool inside = k < args.k;
+      unsigned char* to = ring + slot * kGemvWarps * kNarrowRows * kGemvStage * 2 + place;
 #pragma unroll
-      for (int i = 0; i < 4; ++i)
-        copy_weights(&piece(slot, i), rows[i] + (inside ? k : 0), policy, has[i] && inside);
+      for (int i = 0; i < kCopies; ++i)
+        copy_weights(to + i * 512, rows[i] + (inside ? k : 0), policy, has[i] && inside);
+      if (++stage == stages) {
+        stage = 0;
+        unit += Rows::kUnits;
+        aim();
+      }
     }
     copies_commit();
-    if (++step == steps) {
-      step = 0;
-      unit += Rows::kUnits;
-      aim();
-    }
   }
 };
 
 /// Stages the block's slice of x: [step][kColumns][32], zeros past m and k. Ends with a barrier.
 template <int kColumns, typename E>
-__device__ void narrow_stage_x(const GemvArgs<E>& args, int steps, int first_k, E* to) {
-  const int pieces = steps * kColumns * (kGemvStep / 8);
+__device__ void narrow_stage_x(const GemvArgs<E>& args, int stages, int first_k, E* to) {
+  const int pieces = stages * kGemvStageSteps * kColumns * (kGemvStep / 8);
 #pragma unroll 4
   for (int i = threadIdx.x; i < pieces; i += kGemvThreads) {
     const int piece = i % 4, row = i / 4 % kColumns, step = i / 4 / kColumns;
@@ -183,53 +187,67 @@ __device__ void narrow_finish_round(const GemvArgs<E>& args, const float* sums, 
   }
 }
 
-/// Grid: whole clusters, one block per SM. Dynamic shared memory: NarrowLayout::bytes(steps).
+/// One stage: 32 rows x 64 elements of K against all columns.
+template <int kColumns, typename E>
+__device__ __forceinline__ void narrow_multiply_stage(const unsigned char* stage, const E* x,
+                                                      float (&c)[2][kColumns / 8][4]) {
+  const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
+#pragma unroll
+  for (int step = 0; step < kGemvStageSteps; ++step) {
+    uint4 w[4];
+#pragma unroll
+    for (int i = 0; i < 4; ++i)
+      w[i] = *reinterpret_cast<const uint4*>(stage + gemv_swizzle(g, step) + i * 8 * 128 + t * 16);
+#pragma unroll
+    for (int n = 0; n < kColumns / 8; ++n) {
+      const uint4 b =
+          *reinterpret_cast<const uint4*>(x + (step * kColumns + n * 8 + g) * kGemvStep + t * 8);
+#pragma unroll
+      for (int a = 0; a < 2; ++a) {
+        const uint4 &w0 = w[2 * a], &w1 = w[2 * a + 1];
+        const std::uint32_t first[4] = {w0.x, w1.x, w0.y, w1.y};
+        const std::uint32_t second[4] = {w0.z, w1.z, w0.w, w1.w};
+        mma16816<E>(c[a][n], first, b.x, b.y);
+        mma16816<E>(c[a][n], second, b.z, b.w);
+      }
+    }
+  }
+}
+
+/// Grid: whole clusters, one block per SM. Dynamic shared memory: NarrowLayout::bytes(stages).
 template <typename E, typename Rows, int kColumns, typename Epilogue>
-__global__ void __launch_bounds__(kGemvThreads, 2)
-    gemm_narrow_kernel(const GemvArgs<E> args, const int steps, const Epilogue epilogue) {
+__global__ void __launch_bounds__(kGemvThreads, kColumns <= 16 ? 2 : 1)
+    gemm_narrow_kernel(const GemvArgs<E> args, const int stages, const Epilogue epilogue) {
   using Layout = NarrowLayout<kColumns>;
   extern __shared__ __align__(16) unsigned char shared[];
-  auto* ring = reinterpret_cast<uint4*>(shared) + threadIdx.x;
   auto* sums = reinterpret_cast<float*>(shared + Layout::kRingBytes);
   E* x = reinterpret_cast<E*>(shared + Layout::kRingBytes + Layout::kSumsBytes);
   const int rank = static_cast<int>(cluster_rank()), size = static_cast<int>(cluster_size());
-  const int warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
+  const int warp = threadIdx.x / 32;
   const int groups = static_cast<int>(gridDim.x) / size * kGemvWarps;
   const int first_group = static_cast<int>(blockIdx.x) / size * kGemvWarps;
   const auto share = [&](int i) { return static_cast<int>(std::int64_t{args.units} * i / groups); };
   const int begin = share(first_group + warp), end = share(first_group + warp + 1);
   const int largest_share = (args.units + groups - 1) / groups;
   const int rounds = (largest_share + Rows::kUnits - 1) / Rows::kUnits;
-  const int first_k = rank * steps * kGemvStep;
+  const int first_k = rank * stages * kGemvStage;
 
-  NarrowStream<E, Rows, Layout::kDepth> stream(args, ring, begin, end, steps, first_k);
+  unsigned char* ring = shared + warp * Layout::kStageBytes;
+  NarrowStream<E, Rows, Layout::kDepth> stream(args, ring, begin, end, stages, first_k);
   for (int slot = 0; slot < Layout::kDepth; ++slot) stream.copy(slot);
   pdl_trigger();
   pdl_wait();
-  narrow_stage_x<kColumns>(args, steps, first_k, x);
+  narrow_stage_x<kColumns>(args, stages, first_k, x);
 
-  const E* fragment = x + g * kGemvStep + t * 8;
   int slot = 0;
   for (int round = 0; round < rounds; ++round) {
     float c[2][kColumns / 8][4] = {};
-    for (int step = 0; step < steps; ++step) {
+    for (int stage = 0; stage < stages; ++stage) {
       copies_wait<Layout::kDepth - 1>();
-      uint4 w[4];
-#pragma unroll
-      for (int i = 0; i < 4; ++i) w[i] = stream.piece(slot, i);
-#pragma unroll
-      for (int n = 0; n < kColumns / 8; ++n) {
-        const uint4 b =
-            *reinterpret_cast<const uint4*>(fragment + (step * kColumns + n * 8) * kGemvStep);
-#pragma unroll
-        for (int a = 0; a < 2; ++a) {
-          const uint4 &w0 = w[2 * a], &w1 = w[2 * a + 1];
-          const std::uint32_t first[4] = {w0.x, w1.x, w0.y, w1.y};
-          const std::uint32_t second[4] = {w0.z, w1.z, w0.w, w1.w};
-          mma16816<E>(c[a][n], first, b.x, b.y);
-          mma16816<E>(c[a][n], second, b.z, b.w);
-        }
-      }
+      __syncwarp();
+      narrow_multiply_stage<kColumns>(ring + slot * kGemvWarps * Layout::kStageBytes,
+                                      x + stage * kGemvStageSteps * kColumns * kGemvStep, c);
+      __syncwarp();
       stream.copy(slot);
       slot = slot + 1 == Layout::kDepth ? 0 : slot + 1;
     }
@@ -250,9 +268,9 @@ bool launch_narrow(Context<Cuda>& ctx, const GemvArgs<E>& args, const Epilogue& 
   constexpr std::size_t kHalfOfSm = 113 << 10, kMaxShared = 227 << 10;
   constexpr int kClusters[] = {4, 8};
   int cluster = kClusters[0];
-  if (Layout::bytes(Layout::steps(args.k, cluster)) > kHalfOfSm) cluster = kClusters[1];
-  const int steps = Layout::steps(args.k, cluster);
-  const std::size_t bytes = Layout::bytes(steps);
+  if (Layout::bytes(Layout::stages(args.k, cluster)) > kHalfOfSm) cluster = kClusters[1];
+  const int stages = Layout::stages(args.k, cluster);
+  const std::size_t bytes = Layout::bytes(stages);
   if (bytes > kMaxShared) return false;
   const auto kernel = gemm_narrow_kernel<E, Rows, kColumns, Epilogue>;
   const int clusters = std::min(
@@ -261,7 +279,7 @@ bool launch_narrow(Context<Cuda>& ctx, const GemvArgs<E>& args, const Epilogue& 
   if (clusters == 0) return false;
   LaunchShape shape = dependent(dim3(clusters * cluster), dim3(kGemvThreads), bytes);
   shape.cluster = cluster;
-  launch(ctx, shape, kernel, args, steps, epilogue);
+  launch(ctx, shape, kernel, args, stages, epilogue);
   return true;
 }
 
@@ -270,7 +288,7 @@ template <typename Rows, typename E, typename Epilogue>
 bool launch_narrow_for(Context<Cuda>& ctx, const E* x, std::int64_t x_stride, std::int64_t m,
                        const E* w, std::int64_t units, std::int64_t k, const Epilogue& epilogue) {
   const GemvArgs<E> args{
-      w, x, x_stride, static_cast<int>(m), static_cast<int>(k), static_cast<int>(units), 0};
+      w, x, x_stride, static_cast<int>(m), static_cast<int>(k), static_cast<int>(units), 0, true};
   if (m <= 16) return launch_narrow<Rows, 16>(ctx, args, epilogue);
   if (m <= 32) return launch_narrow<Rows, 32>(ctx, args, epilogue);
   return m <= kNarrowMaxColumns && launch_narrow<Rows, 64>(ctx, args, epilogue);

@@ -12,9 +12,8 @@ bool streams_weights(Context<Cuda>& ctx, const void* x, std::int64_t x_stride, s
 }
 
 bool gemv_fits(std::int64_t m, std::int64_t k) {
-  constexpr std::size_t kMaxShared = 216 << 10;  // of 227 KB; the sums take 8
-  return m <= kGemvMaxRows &&
-         gemv_shared_bytes(static_cast<int>(m), static_cast<int>(k)) <= kMaxShared;
+  constexpr std::size_t kMaxShared = 224 << 10;
+  return m <= kGemvMaxRows && gemv_shared_bytes(m, k) <= kMaxShared;
 }
 
 int max_active_clusters(const void* kernel, int cluster, int threads, std::size_t shared_bytes) {

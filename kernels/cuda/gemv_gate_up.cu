@@ -14,8 +14,8 @@ struct GateUpEpilogue {
   GateActivation activation;
   __device__ void operator()(int column, int unit, float gate, float up) const {
     if (bias != nullptr) {
-      gate += bias[GemvPairs::low(unit, 0)];
-      up += bias[GemvPairs::high(unit, 0)];
+      gate += bias[GemvPairs::row(unit, 0)];
+      up += bias[GemvPairs::row(unit, 8)];
     }
     out[column * out_stride + unit] = from_float<E>(activate(activation, gate) * up);
   }

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // Time of the kernels of a decode step and of the whole chain, one rank's shard of Llama-3-8B,
 // communication left out: `decode_bench [--tp 1,2,4,8] [--batch 1,4,32] [--context 128,1024]
-// [--prefetch-kb 128]`. Every case is captured over all layers, so that weights come from memory,
-// and replayed, for Tandem's kernels ("auto") and for cuBLASLt. JSON on stdout, lines on stderr.
+// [--paths auto,cublaslt]`. Every case is captured over all layers, so that weights come from
+// memory, and replayed. Paths: "auto" is Tandem's kernels, "late" lets the next kernel start only
+// when a kernel has no more weights to ask for, "prefetch" also prefetches 128 KB per SM into L2,
+// "nopdl" has no dependent launches. JSON on stdout, lines on stderr.
 #include <algorithm>
 #include <functional>
 #include <iostream>
@@ -23,14 +25,29 @@ constexpr int kRuns = 15;
 
 struct Options {
   std::vector<int> tensor_parallel{1, 2, 4, 8}, batches{1, 4, 32}, contexts{128, 1024};
-  int prefetch_kb = 128;
+  std::vector<std::string> paths{"auto", "cublaslt"};
 };
+
+std::vector<std::string> split(const std::string& list) {
+  std::vector<std::string> result;
+  std::istringstream in(list);
+  for (std::string part; std::getline(in, part, ',');) result.push_back(part);
+  return result;
+}
 
 std::vector<int> numbers(const std::string& list) {
   std::vector<int> result;
-  std::istringstream in(list);
-  for (std::string part; std::getline(in, part, ',');) result.push_back(std::stoi(part));
+  for (const std::string& part : split(list)) result.push_back(std::stoi(part));
   return result;
+}
+
+CudaOptions options_of(const std::string& path) {
+  CudaOptions options;
+  if (path == "cublaslt") options.decode_matmul = DecodeMatmul::kCublasLt;
+  if (path == "late" || path == "prefetch") options.gemv_trigger_early = false;
+  if (path == "prefetch") options.gemv_prefetch_bytes = 128 << 10;
+  if (path == "nopdl") options.programmatic_launch = false;
+  return options;
 }
 
 Options parse(int argc, char** argv) {
@@ -43,8 +60,8 @@ Options parse(int argc, char** argv) {
       options.batches = numbers(value);
     else if (name == "--context")
       options.contexts = numbers(value);
-    else if (name == "--prefetch-kb")
-      options.prefetch_kb = std::stoi(value);
+    else if (name == "--paths")
+      options.paths = split(value);
     else
       throw ConfigError("unknown option " + name + ": see the first lines of decode_bench.cc");
   }
@@ -81,7 +98,7 @@ void add(Report& report, const std::string& name, const std::vector<double>& pas
 }
 
 void run_batch(Context<Cuda>& ctx, const std::string& path, Model& model, Batch& batch,
-               Report& report, bool first_context) {
+               Report& report, bool first_context, bool first_path) {
   const ShardSizes& s = model.sizes;
   Chain chain(ctx, model, batch);
   const std::string prefix = concat("llama-3-8b bf16 tp", s.tensor_parallel, " batch", batch.rows);
@@ -100,11 +117,13 @@ void run_batch(Context<Cuda>& ctx, const std::string& path, Model& model, Batch&
     add(report, prefix + " down " + path, each(&Chain::down), s.layers, bytes(w.down));
     add(report, prefix + " head " + path, measure(ctx, [&] { chain.head(); }), 1,
         bytes(model.head));
-    add(report, prefix + " sample", measure(ctx, [&] { chain.sample(); }), 1,
-        4.0 * batch.rows * s.vocab());
+    if (first_path)
+      add(report, prefix + " sample", measure(ctx, [&] { chain.sample(); }), 1,
+          4.0 * batch.rows * s.vocab());
   }
   const std::string context = concat(" ctx", batch.context);
-  add(report, prefix + context + " attend", each(&Chain::attend), s.layers, kv_bytes);
+  if (first_path)
+    add(report, prefix + context + " attend", each(&Chain::attend), s.layers, kv_bytes);
   add(report, prefix + context + " chain " + path, measure(ctx, [&] { chain.all(); }), 1,
       s.layers * (bytes(w.qkv) + bytes(w.o) + bytes(w.gate_up) + bytes(w.down) + kv_bytes) +
           bytes(model.head));
@@ -112,23 +131,23 @@ void run_batch(Context<Cuda>& ctx, const std::string& path, Model& model, Batch&
 
 void run(int argc, char** argv) {
   const Options options = parse(argc, argv);
-  CudaOptions fused, library;
-  fused.gemv_prefetch_bytes = options.prefetch_kb << 10;
-  library.decode_matmul = DecodeMatmul::kCublasLt;
-  Context<Cuda> fused_ctx(fused), library_ctx(library);
-  const RandomSource random(fused_ctx);
+  std::vector<std::unique_ptr<Context<Cuda>>> contexts;
+  for (const std::string& path : options.paths)
+    contexts.push_back(std::make_unique<Context<Cuda>>(options_of(path)));
+  Context<Cuda>& first = *contexts.front();
+  const RandomSource random(first);
   Report report("decode_kernels", argc, argv);
   for (const int tensor_parallel : options.tensor_parallel) {
     ShardSizes sizes;
     sizes.tensor_parallel = tensor_parallel;
-    Model model(fused_ctx, random, sizes);
+    Model model(first, random, sizes);
     for (const int rows : options.batches)
       for (const int context : options.contexts) {
-        Batch batch(fused_ctx, random, sizes, rows, context);
-        fused_ctx.compute().synchronize();
-        const bool first = context == options.contexts.front();
-        run_batch(fused_ctx, "auto", model, batch, report, first);
-        run_batch(library_ctx, "cublaslt", model, batch, report, first);
+        Batch batch(first, random, sizes, rows, context);
+        first.compute().synchronize();
+        for (std::size_t i = 0; i < contexts.size(); ++i)
+          run_batch(*contexts[i], options.paths[i], model, batch, report,
+                    context == options.contexts.front(), i == 0);
       }
   }
   report.print();

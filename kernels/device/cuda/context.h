@@ -29,8 +29,9 @@ struct CudaOptions {
   bool programmatic_launch = true;                          ///< PDL edges between kernels of ours.
   std::size_t pool_threshold_bytes = std::size_t{1} << 30;  ///< Kept by the pool when unused.
   DecodeMatmul decode_matmul = DecodeMatmul::kAuto;
-  int gemv_prefetch_bytes = 128 << 10;  ///< Weights each SM prefetches into L2 before its wait.
-  std::string tuning_cache_folder;      ///< Empty: $XDG_CACHE_HOME/tandem or ~/.cache/tandem.
+  int gemv_prefetch_bytes = 0;      ///< Weights each SM prefetches into L2 before its wait.
+  bool gemv_trigger_early = true;   ///< Streaming kernels let the next one start with them.
+  std::string tuning_cache_folder;  ///< Empty: $XDG_CACHE_HOME/tandem or ~/.cache/tandem.
 };
 
 /// Stream-ordered memory of the pool: valid for work enqueued on the compute stream between
