@@ -92,6 +92,9 @@ int main(int argc, char** argv) {
       return tandem::launch::run_launch(argv[0], {argv + 2, argv + argc});
     const tandem::comm::MpiSession session(&argc, &argv);
     return run_job(session, {argv + 1, argv + argc});
+  } catch (const tandem::ConfigError& error) {
+    std::fprintf(stderr, "tandem: %s\n", error.what());
+    return kUsageError;
   } catch (const std::exception& error) {
     std::fprintf(stderr, "tandem: %s\n", error.what());
   }
