@@ -21,6 +21,7 @@ class BoundMethod : public DynamicObject {
     return concat("<built-in method ", name_, " of ", self_.type_name(), " object>");
   }
   Value call(Runtime& rt, const CallArguments& arguments) override {
+    rt.read_text(self_);
     return method_(rt, self_, arguments);
   }
 
@@ -76,7 +77,7 @@ std::optional<Value> find_item(Runtime& rt, const Value& object, const Value& ke
   if (index < 0 || index >= size) return std::nullopt;
   const auto at = static_cast<std::size_t>(index);
   if (!object.is_string()) return object.sequence().items[at];
-  rt.step(object.text().size() / 64);
+  rt.read_text(object);
   const std::size_t begin = byte_offset(object.text(), at);
   return rt.string(object.text().substr(begin, decode_at(object.text(), begin).size),
                    object.is_safe());

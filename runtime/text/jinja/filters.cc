@@ -16,6 +16,7 @@ Value call_filter(Runtime& rt, std::string_view name, const Value& value,
                   const CallArguments& arguments) {
   const Method method = find_filter(name);
   if (!method) rt.fail("there is no filter named '", name, "'");
+  rt.read_text(value);
   return method(rt, value, arguments);
 }
 
@@ -23,6 +24,7 @@ bool call_test(Runtime& rt, std::string_view name, const Value& value,
                const CallArguments& arguments) {
   const Method method = find_test(name);
   if (!method) rt.fail("there is no test named '", name, "'");
+  rt.read_text(value);
   return truth(method(rt, value, arguments));
 }
 

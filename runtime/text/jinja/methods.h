@@ -14,6 +14,10 @@ namespace tandem::runtime::jinja {
 /// str.replace; `count` < 0 replaces all.
 std::string replace_text(Runtime& rt, std::string_view text, std::string_view from,
                          std::string_view to, std::int64_t count);
+/// Where `sub` is in `text` at or after `from`, or npos; linear in their lengths.
+std::size_t find_text(Runtime& rt, std::string_view text, std::string_view sub, std::size_t from);
+/// The last place, or npos.
+std::size_t find_last(Runtime& rt, std::string_view text, std::string_view sub);
 /// str.splitlines
 std::vector<std::string_view> split_lines(std::string_view text, bool keep_ends);
 /// The methods of str that search, split or test.

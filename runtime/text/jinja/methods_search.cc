@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Methods of str that search, split or test.
 #include <algorithm>
+#include <functional>
 
 #include "runtime/text/jinja/arguments.h"
 #include "runtime/text/jinja/filters.h"
@@ -38,26 +39,16 @@ std::vector<std::string_view> split_on_space(std::string_view text, std::int64_t
   }
 }
 
+// The last `most` words, and before them what is left of the text.
 std::vector<std::string_view> split_on_space_from_right(std::string_view text, std::int64_t most) {
-  std::vector<std::string_view> parts;
-  while (true) {
-    text = strip_space(text, false, true);
-    if (text.empty()) break;
-    if (most-- == 0) {
-      parts.push_back(text);
-      break;
-    }
-    std::size_t word = 0;  // where the last word begins
-    for (std::size_t i = 0; i < text.size();) {
-      const CodePoint c = decode_at(text, i);
-      i += c.size;
-      if (is_space(c.value)) word = i;
-    }
-    parts.push_back(text.substr(word));
-    text = text.substr(0, word);
-  }
-  std::reverse(parts.begin(), parts.end());
-  return parts;
+  std::vector<std::string_view> words = split_on_space(text, -1);
+  const auto count = static_cast<std::int64_t>(words.size());
+  if (most < 0 || count <= most) return words;
+  const std::string_view last_of_rest = words[static_cast<std::size_t>(count - most - 1)];
+  const char* end = last_of_rest.data() + last_of_rest.size();
+  words.erase(words.begin(), words.begin() + (count - most));
+  words.insert(words.begin(), text.substr(0, static_cast<std::size_t>(end - text.data())));
+  return words;
 }
 
 template <bool from_right>
@@ -67,15 +58,15 @@ Value split(Runtime& rt, const Value& self, const Arguments& arguments) {
   std::int64_t most = bound.integer(1, -1);
   rt.charge(text.size());
   if (!bound.set(0)) {
-    if (!from_right || most < 0) return pieces(rt, split_on_space(text, most));
-    rt.step(static_cast<std::uint64_t>(std::min<std::int64_t>(most, 1000)) * text.size() / 64);
-    return pieces(rt, split_on_space_from_right(text, most));
+    return pieces(rt,
+                  from_right ? split_on_space_from_right(text, most) : split_on_space(text, most));
   }
   const std::string separator = bound.text(0, "");
   if (separator.empty()) rt.fail("split needs a separator that is not empty");
   std::vector<std::string_view> parts;
   while (most-- != 0) {
-    const std::size_t found = from_right ? text.rfind(separator) : text.find(separator);
+    const std::size_t found =
+        from_right ? find_last(rt, text, separator) : find_text(rt, text, separator, 0);
     if (found == kNowhere) break;
     const std::string_view left = text.substr(0, found);
     const std::string_view right = text.substr(found + separator.size());
@@ -93,7 +84,8 @@ Value partition(Runtime& rt, const Value& self, const Arguments& arguments) {
   const std::string separator = bound.text(0, "");
   if (separator.empty()) rt.fail("partition needs a separator that is not empty");
   const std::string& text = self.text();
-  const std::size_t found = from_right ? text.rfind(separator) : text.find(separator);
+  const std::size_t found =
+      from_right ? find_last(rt, text, separator) : find_text(rt, text, separator, 0);
   const Value none = rt.string(""), whole = rt.string(text);
   if (found == kNowhere)
     return rt.tuple(from_right ? std::vector{none, none, whole} : std::vector{whole, none, none});
@@ -129,12 +121,11 @@ Part part_of(const std::string& text, const Bound& bound) {
 template <bool from_right, bool must_exist>
 Value find(Runtime& rt, const Value& self, const Arguments& arguments) {
   const Bound bound(rt, must_exist ? "index" : "find", arguments, {"sub", "start", "end"}, 1);
-  rt.step(self.text().size() / 64);
   const std::string sub = bound.text(0, "");
   const Part part = part_of(self.text(), bound);
   const std::size_t found = !part.valid  ? kNowhere
-                            : from_right ? part.text.rfind(sub)
-                                         : part.text.find(sub);
+                            : from_right ? find_last(rt, part.text, sub)
+                                         : find_text(rt, part.text, sub, 0);
   if (found != kNowhere)
     return Value::integer(static_cast<std::int64_t>(
         count_characters(std::string_view(self.text()).substr(0, part.begin + found))));
@@ -144,15 +135,14 @@ Value find(Runtime& rt, const Value& self, const Arguments& arguments) {
 
 Value count(Runtime& rt, const Value& self, const Arguments& arguments) {
   const Bound bound(rt, "count", arguments, {"sub", "start", "end"}, 1);
-  rt.step(self.text().size() / 64);
   const std::string sub = bound.text(0, "");
   const Part part = part_of(self.text(), bound);
   if (!part.valid) return Value::integer(0);
   if (sub.empty())
     return Value::integer(static_cast<std::int64_t>(count_characters(part.text)) + 1);
   std::int64_t found = 0;
-  for (std::size_t at = part.text.find(sub); at != kNowhere;
-       at = part.text.find(sub, at + sub.size()))
+  for (std::size_t at = find_text(rt, part.text, sub, 0); at != kNowhere;
+       at = find_text(rt, part.text, sub, at + sub.size()))
     ++found;
   return Value::integer(found);
 }
@@ -179,7 +169,6 @@ template <bool (*Check)(char32_t), bool empty_result>
 Value every(Runtime& rt, const Value& self, const Arguments& arguments) {
   const Bound bound(rt, "this method", arguments, {});
   const std::string& text = self.text();
-  rt.step(text.size() / 16);
   for (std::size_t i = 0; i < text.size();) {
     const CodePoint c = decode_at(text, i);
     if (!Check(c.value)) return Value::boolean(false);
@@ -255,6 +244,24 @@ bool ends_line(char32_t code) {
 }
 
 }  // namespace
+
+std::size_t find_text(Runtime& rt, std::string_view text, std::string_view sub, std::size_t from) {
+  std::size_t found = 0;
+  if (sub.size() < 16) {
+    found = text.find(sub, from);
+  } else {  // find() would take the product of both lengths in the worst case
+    const auto at = std::search(text.begin() + static_cast<std::ptrdiff_t>(from), text.end(),
+                                std::boyer_moore_searcher(sub.begin(), sub.end()));
+    found = at == text.end() ? kNowhere : static_cast<std::size_t>(at - text.begin());
+  }
+  rt.step(1 + (std::min(found, text.size()) - from + sub.size()) / 32);
+  return found;
+}
+
+std::size_t find_last(Runtime& rt, std::string_view text, std::string_view sub) {
+  rt.step(1 + text.size() * (sub.size() + 1) / 256);
+  return text.rfind(sub);
+}
 
 std::vector<std::string_view> split_lines(std::string_view text, bool keep_ends) {
   std::vector<std::string_view> lines;

@@ -163,7 +163,7 @@ std::string replace_text(Runtime& rt, std::string_view text, std::string_view fr
   std::string out;
   std::size_t at = 0;
   while (count != 0) {
-    const std::size_t found = from.empty() ? at : text.find(from, at);
+    const std::size_t found = from.empty() ? at : find_text(rt, text, from, at);
     if (found == std::string_view::npos) break;
     rt.step();
     rt.charge(to.size());

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "runtime/text/jinja/methods.h"
 #include "runtime/text/jinja/utf8.h"
 
 namespace tandem::runtime::jinja {
@@ -74,6 +75,7 @@ bool equal(Runtime& rt, const Value& a, const Value& b) {
     case Kind::kNone:
       return true;
     case Kind::kString:
+      rt.step(a.text().size() / 256);
       return a.text() == b.text();
     case Kind::kList:
     case Kind::kTuple:
@@ -116,7 +118,10 @@ bool less(Runtime& rt, const Value& a, const Value& b, std::string_view symbol) 
   if (a.is_undefined()) fail_undefined(rt, a);
   if (b.is_undefined()) fail_undefined(rt, b);
   if (a.is_number() && b.is_number()) return number(a) < number(b);
-  if (a.is_string() && b.is_string()) return a.text() < b.text();
+  if (a.is_string() && b.is_string()) {
+    rt.step(a.text().size() / 256);
+    return a.text() < b.text();
+  }
   const bool sequences = a.kind() == b.kind() && (a.is(Kind::kList) || a.is(Kind::kTuple));
   if (!sequences)
     rt.fail("'", symbol, "' is not defined between '", a.type_name(), "' and '", b.type_name(),
@@ -154,8 +159,7 @@ bool contains(Runtime& rt, const Value& container, const Value& item) {
   if (container.is_string()) {
     if (!item.is_string())
       rt.fail("'in <string>' needs a string on its left, not '", item.type_name(), "'");
-    rt.step(container.text().size() / 64);
-    return container.text().find(item.text()) != std::string::npos;
+    return find_text(rt, container.text(), item.text(), 0) != std::string::npos;
   }
   if (container.is(Kind::kDict)) {
     require_hashable(rt, item);

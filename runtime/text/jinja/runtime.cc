@@ -30,6 +30,7 @@ Value Runtime::sequence(Kind kind, std::vector<Value> items, std::string label) 
 }
 
 Value Runtime::dict(std::shared_ptr<DictObject> object) {
+  step(object->entries.size());
   charge(object->entries.size() * 4 * sizeof(Value));
   check_depth(*object);
   return Value::object(Kind::kDict, std::move(object));

@@ -39,6 +39,10 @@ class Runtime {
     steps_ += count;
     if (steps_ > kMaxSteps) fail("the template runs too long (more than ", kMaxSteps, " steps)");
   }
+  /// Accounts for going through the characters of `value`, if it is a string.
+  void read_text(const Value& value) {
+    if (value.is_string()) step(value.text().size() / 32);
+  }
   /// Accounts for memory that is about to be filled, before it is.
   void charge(std::uint64_t bytes) {
     bytes_ += bytes;

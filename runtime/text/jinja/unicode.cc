@@ -32,7 +32,14 @@ const char* exception(std::span<const CaseException> exceptions, char32_t code) 
   return found != exceptions.end() && found->code == code ? found->text : nullptr;
 }
 
+bool append_ascii_upper(std::string& out, char32_t code) {
+  if (code >= 0x80) return false;
+  out.push_back(static_cast<char>(code >= 'a' && code <= 'z' ? code - 32 : code));
+  return true;
+}
+
 void append_upper(std::string& out, char32_t code) {
+  if (append_ascii_upper(out, code)) return;
   if (const char* text = exception(upper_exceptions(), code))
     out += text;
   else
@@ -40,6 +47,7 @@ void append_upper(std::string& out, char32_t code) {
 }
 
 void append_title(std::string& out, char32_t code) {
+  if (append_ascii_upper(out, code)) return;
   if (const char* text = exception(title_exceptions(), code))
     out += text;
   else
@@ -56,7 +64,9 @@ bool ends_word(std::string_view text, std::size_t at, std::size_t size) {
 }
 
 void append_lower(std::string& out, std::string_view text, std::size_t at, CodePoint c) {
-  if (c.value == 0x3A3)
+  if (c.value < 0x80)
+    out.push_back(static_cast<char>(c.value >= 'A' && c.value <= 'Z' ? c.value + 32 : c.value));
+  else if (c.value == 0x3A3)
     append_utf8(out, ends_word(text, at, c.size) ? 0x3C2 : 0x3C3);
   else if (const char* special = exception(lower_exceptions(), c.value))
     out += special;
