@@ -2,6 +2,7 @@
 #include "launch/command.h"
 
 #include "launch/bench_command.h"
+#include "launch/chat_command.h"
 #include "launch/doctor_command.h"
 #include "launch/generate_command.h"
 #include "launch/serve_command.h"
@@ -13,6 +14,7 @@ namespace tandem::launch {
 const std::vector<Command>& commands() {
   static const std::vector<Command> list = {
       {"generate", "answer one or more prompts and stream the text", run_generate},
+      {"chat", "talk with a model in the terminal", run_chat},
       {"serve", "an OpenAI-compatible HTTP server", run_serve},
       {"bench", "measure latency, throughput and scaling", run_bench},
       {"doctor", "look at every rank's host and let the ranks work together", run_doctor},

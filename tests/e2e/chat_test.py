@@ -1,0 +1,120 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""`tandem chat` as a person uses it: at a terminal, with Ctrl-C, under mpirun, and with a pipe."""
+import json
+import os
+import pathlib
+import pty
+import select
+import shutil
+import subprocess
+import tempfile
+import termios
+import time
+import unittest
+
+SOURCE = pathlib.Path(os.environ["TANDEM_SOURCE"])
+TANDEM = os.environ["TANDEM"]
+MODEL = SOURCE / "tests/fixtures/models/llama-9q3kv"
+MPIRUN = [str(SOURCE / "tests/support/mpirun.sh"), "2"]
+DEADLINE_S = 120
+
+
+def endless_model(folder):
+    """The fixture with room for an answer that takes minutes; its weights are dummies."""
+    config = json.loads((MODEL / "config.json").read_text())
+    config.update(max_position_embeddings=100000, hidden_size=288, head_dim=32,
+                  intermediate_size=768, num_hidden_layers=8)
+    (folder / "config.json").write_text(json.dumps(config))
+    for name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"):
+        shutil.copy(MODEL / name, folder / name)
+    return ["--model", str(folder), "--load-format", "dummy", "--ignore-eos", "--max-tokens",
+            "90000", "--kv-cache-memory", "256MiB", "--max-model-len", "20000"]
+
+
+class Terminal:
+    """A program with a terminal of its own."""
+
+    def __init__(self, command):
+        self.master, self.slave = pty.openpty()
+        self.before = termios.tcgetattr(self.slave)
+        self.process = subprocess.Popen(command, stdin=self.slave, stdout=self.slave,
+                                        stderr=subprocess.DEVNULL, start_new_session=True)
+        self.seen = b""
+
+    def send(self, data):
+        os.write(self.master, data)
+
+    def wait_for(self, what, since):
+        """Waits for a predicate over the output after offset `since`; returns that output."""
+        end = time.monotonic() + DEADLINE_S
+        while not what(self.seen[since:]):
+            left = end - time.monotonic()
+            if left <= 0 or self.process.poll() is not None:
+                raise AssertionError(f"waited in vain; output: {self.seen[since:][-300:]!r}")
+            if select.select([self.master], [], [], min(left, 0.2))[0]:
+                self.seen += os.read(self.master, 65536)
+        return self.seen[since:]
+
+    def close(self):
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+        os.close(self.master)
+        os.close(self.slave)
+
+
+class ChatTest(unittest.TestCase):
+    def interrupt(self, launcher):
+        with tempfile.TemporaryDirectory() as folder:
+            terminal = Terminal(launcher + [TANDEM, "chat", "--device", "cpu"]
+                                + endless_model(pathlib.Path(folder)))
+            self.addCleanup(terminal.close)
+            terminal.wait_for(lambda text: text.endswith(b"> "), 0)
+            for message in (b"Hello\n", b'"""\nTwo\nlines\n"""\n'):
+                start = len(terminal.seen)
+                terminal.send(message)
+                # The echo of the message, and then an answer that would go on for long.
+                terminal.wait_for(lambda text: len(text) > len(message) + 60, start)
+                stopped = len(terminal.seen)
+                terminal.send(b"\x03")
+                terminal.wait_for(lambda text: text.endswith(b"\n> "), stopped)
+                self.assertIsNone(terminal.process.poll())
+            start = len(terminal.seen)
+            terminal.send(b"dropped\x03")  # Ctrl-C at the prompt drops the line only
+            terminal.wait_for(lambda text: text.endswith(b"\n> "), start)
+            terminal.send(b"/exit\n")
+            self.assertEqual(terminal.process.wait(DEADLINE_S), 0)
+            self.assertEqual(termios.tcgetattr(terminal.slave), terminal.before)
+
+    def test_interrupt_stops_the_answer_only(self):
+        self.interrupt([])
+
+    def test_interrupt_under_mpirun(self):
+        self.interrupt(MPIRUN)
+
+    def run_piped(self, launcher, lines):
+        command = launcher + [TANDEM, "chat", "--device", "cpu", "--model", str(MODEL),
+                              "--max-tokens", "8", "--ignore-eos", "--temperature", "0"]
+        done = subprocess.run(command, input="".join(line + "\n" for line in lines).encode(),
+                              stdout=subprocess.PIPE, timeout=DEADLINE_S, check=True)
+        return done.stdout
+
+    def test_pipe_keeps_the_conversation(self):
+        twice = self.run_piped([], ["Hi", "Hi"])
+        cleared = self.run_piped([], ["Hi", "/clear", "Hi"])
+        first, second = cleared.split(b"A new conversation.\n")
+        self.assertTrue(first.strip())
+        self.assertEqual(first, second)  # after /clear nothing is left of the first question
+        self.assertTrue(twice.startswith(first))
+        self.assertNotEqual(twice, first + second)  # without it the second answer knows the first
+        self.assertEqual(self.run_piped(MPIRUN, ["Hi", "Hi"]), twice)
+        generate = subprocess.run(
+            [TANDEM, "generate", "--device", "cpu", "--model", str(MODEL), "--max-tokens", "8",
+             "--ignore-eos", "--temperature", "0", "--chat", "--prompt", "Hi"],
+            stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=DEADLINE_S, check=True)
+        self.assertEqual(generate.stdout, first)
+
+
+if __name__ == "__main__":
+    unittest.main()
