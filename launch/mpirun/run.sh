@@ -10,7 +10,10 @@ usage() {
   exit 2
 }
 
-[ $# -ge 1 ] && [ -r "$1" ] || { echo "run.sh: cannot read the hostfile '${1:-}'" >&2; usage; }
+if [ $# -lt 1 ] || [ ! -r "$1" ]; then
+  echo "run.sh: cannot read the hostfile '${1:-}'" >&2
+  usage
+fi
 hostfile=$1
 shift
 ranks='' interface=''
@@ -31,7 +34,7 @@ per_host=$(echo "$slots" | head -n1)
 program=${TANDEM:-$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)/build/tandem}
 
 # MPI carries host bytes only: shared memory and TCP are right on every fabric.
-options=(--mca pml ob1 --mca btl self,vader,tcp)
+options=(--mca pml ob1 --mca btl "self,vader,tcp")
 # Name the network between the hosts: MPI may try docker0 or virbr0 and hang.
 if [ -n "$interface" ]; then
   options+=(--mca btl_tcp_if_include "$interface" --mca oob_tcp_if_include "$interface"
