@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 // Decode attention: split-KV in one launch (Flash-Decoding, Dao et al. 2023), the query heads of a
 // KV head packed into the 16 rows of mma. The last block of a (row, KV head) combines the splits.
+//
+// Before the PDL wait a block reads the step's row arrays and chunk table and fetches its first
+// tiles: both are complete, because `embed` starts only after everything before it has ended, and
+// keys and values before the row's own token come from earlier steps. Only the row's own token, the
+// queries and all writes come after the wait.
 #include <algorithm>
 
 #include "kernels/cuda/attend_kernels.h"
@@ -14,6 +19,7 @@ constexpr int kTileTokens = 16;  // of one warp; a chunk is 4 tiles
 constexpr int kStages = 3;
 constexpr int kMaxQHeads = 256;
 constexpr int kGroupRows = 16;
+constexpr int kMinChunks = 4;  // of a split: fewer are not worth a combination
 
 template <typename E>
 struct DecodeParams {
@@ -54,14 +60,15 @@ __device__ Share share_of(const DecodeParams<E>& p, int first_chunk, int chunks)
   const int lane = threadIdx.x % 32;
   int total = 0;
   for (int row = lane; row < p.num_rows; row += 32) {
-    const int position = p.positions[row];
+    const int position = __ldcg(p.positions + row);
     const int begin = p.window > 0 ? max(0, position + 1 - p.window) : 0;
     total += position < 0 ? 0 : position / kChunkTokens - begin / kChunkTokens + 1;
   }
   total = __reduce_add_sync(0xffffffffu, total) * gridDim.y;
-  const int per_block = max(1, (total + p.target_blocks - 1) / p.target_blocks);
+  const int per_block = max(kMinChunks, (total + p.target_blocks - 1) / p.target_blocks);
   const int splits = min(static_cast<int>(gridDim.x), (chunks + per_block - 1) / per_block);
   const int split = blockIdx.x;
+  if (splits == 0) return {0, 0, 0};
   return {splits, first_chunk + chunks * split / splits,
           first_chunk + chunks * (split + 1) / splits};
 }
@@ -104,36 +111,79 @@ __device__ void fetch_tile(const E* keys, std::int64_t value_offset, int first, 
 
 /// One warp's tiles of the split: tile w, w + 4, ... counted from the split's first chunk.
 template <typename E, int kDim>
-__device__ void run_tiles(const DecodeParams<E>& p, const Share& share, int row, int kv_head,
-                          int length, E* ring, typename DecodeShared<E, kDim>::Tile& tile) {
-  constexpr int kStageElements = DecodeShared<E, kDim>::kStageElements;
-  constexpr int kTilesPerChunk = kChunkTokens / kTileTokens;
-  const int warp = threadIdx.x / 32;
-  const std::int32_t* table = p.chunk_table + std::int64_t{p.slots[row]} * p.table_stride;
-  const int key_end = min(length, share.end * kChunkTokens);
-  const int key_begin = share.begin * kChunkTokens;
-  const int tiles = (key_end - key_begin + kTileTokens - 1) / kTileTokens;
-  const int window_begin = p.window > 0 ? max(0, length - p.window) : 0;
-  const KeyRange range[2] = {{window_begin, length}, {window_begin, length}};
-  const E* head_base = p.kv_base + std::int64_t{kv_head} * kChunkTokens * kDim;
-  const auto fetch = [&](int index, int stage) {
-    const int t = warp + index * kWarps;
-    if (t < tiles) {
-      const int first = key_begin + t * kTileTokens;
-      const E* keys = head_base + table[first / kChunkTokens] * p.chunk_stride +
-                      t % kTilesPerChunk * kTileTokens * kDim;
-      fetch_tile<E, kDim>(keys, p.value_offset, first, length, ring + stage * kStageElements);
+struct TileSource {
+  static constexpr int kStageElements = DecodeShared<E, kDim>::kStageElements;
+  static constexpr int kTilesPerChunk = kChunkTokens / kTileTokens;
+  const DecodeParams<E>& p;
+  const std::int32_t* table;
+  const E* head_base;
+  E* ring;
+  int key_begin, tiles, warp, length;
+
+  __device__ TileSource(const DecodeParams<E>& params, const Share& share, int slot, int kv_head,
+                        int row_length, E* warp_ring)
+      : p(params),
+        table(params.chunk_table + std::int64_t{slot} * params.table_stride),
+        head_base(params.kv_base + std::int64_t{kv_head} * kChunkTokens * kDim),
+        ring(warp_ring),
+        key_begin(share.begin * kChunkTokens),
+        tiles((min(row_length, share.end * kChunkTokens) - key_begin + kTileTokens - 1) /
+              kTileTokens),
+        warp(static_cast<int>(threadIdx.x) / 32),
+        length(row_length) {}
+  __device__ int count() const { return (tiles - warp + kWarps - 1) / kWarps; }
+  __device__ int first_key(int i) const { return key_begin + (warp + i * kWarps) * kTileTokens; }
+  __device__ E* stage(int i) const { return ring + i % kStages * kStageElements; }
+  __device__ const E* keys(int first) const {
+    return head_base + __ldcg(table + first / kChunkTokens) * p.chunk_stride +
+           first / kTileTokens % kTilesPerChunk * kTileTokens * kDim;
+  }
+  /// One group of copies, also past the end; tokens at or past `limit` become zeros.
+  __device__ void fetch(int i, int limit) const {
+    if (i < count())
+      fetch_tile<E, kDim>(keys(first_key(i)), p.value_offset, first_key(i), limit, stage(i));
+    copies_commit();
+  }
+  /// The first tiles, without the row's own token.
+  __device__ void fetch_early() const {
+    for (int i = 0; i < kStages - 1; ++i) fetch(i, length - 1);
+  }
+  /// After the wait: the row's own token, if its tile was fetched early. Returns whether it was.
+  __device__ bool complete_early() const {
+    const int last = tiles - 1, i = (last - warp) / kWarps;
+    if (last < warp || (last - warp) % kWarps != 0 || i >= kStages - 1 ||
+        first_key(i) + kTileTokens < length)
+      return false;
+    copies_wait<0>();  // the zeros of this token must not land after its values
+    __syncwarp();
+    constexpr int kPieces = kDim / 8, kPitch = DecodeShared<E, kDim>::Tile::kPitch;
+    const int token = length - 1 - first_key(i), lane = threadIdx.x % 32;
+    const E* from = keys(first_key(i)) + token * kDim;
+    for (int piece = lane; piece < 2 * kPieces; piece += 32) {
+      const int is_value = piece / kPieces, at = piece % kPieces * 8;
+      copy16_async(stage(i) + (is_value * kTileTokens + token) * kPitch + at,
+                   from + is_value * p.value_offset + at, true);
     }
     copies_commit();
-  };
-  for (int i = 0; i < kStages - 1; ++i) fetch(i, i);
-  for (int i = 0; warp + i * kWarps < tiles; ++i) {
-    fetch(i + kStages - 1, (i + kStages - 1) % kStages);
-    copies_wait<kStages - 1>();
+    return true;
+  }
+};
+
+/// Adds all tiles of the source, whose first kStages - 1 are under way; `drain`: there are more
+/// groups of copies than tiles.
+template <typename E, int kDim>
+__device__ void run_tiles(const TileSource<E, kDim>& source, bool drain, int window,
+                          const ScoreScale& score, typename DecodeShared<E, kDim>::Tile& tile) {
+  const int length = source.length, first = window > 0 ? max(0, length - window) : 0;
+  const KeyRange range[2] = {{first, length}, {first, length}};
+  for (int i = 0; i < source.count(); ++i) {
+    if (drain) copies_wait<0>();
+    source.fetch(i + kStages - 1, length);
+    if (!drain) copies_wait<kStages - 1>();
     __syncwarp();
-    const E* stage = ring + i % kStages * kStageElements;
-    tile.add(stage, stage + kStageElements / 2, key_begin + (warp + i * kWarps) * kTileTokens,
-             range, p.score);
+    const E* stage = source.stage(i);
+    tile.add(stage, stage + TileSource<E, kDim>::kStageElements / 2, source.first_key(i), range,
+             score);
     __syncwarp();
   }
   copies_wait<0>();
@@ -204,29 +254,36 @@ __global__ void __launch_bounds__(kWarps * 32) attend_decode_kernel(DecodeParams
   const int row = blockIdx.z, kv_head = blockIdx.y, split = blockIdx.x;
   const int warp = threadIdx.x / 32, g = threadIdx.x % 32 / 4;
   const int num_heads = list_heads(p.kv_head_of_q, p.num_q_heads, kv_head, heads, &shared_int);
-  pdl_wait();
   pdl_trigger();
-  const int length = p.positions[row] + 1;
-  if (length <= 0) {
-    if (split == 0)
+  const int length = __ldcg(p.positions + row) + 1, slot = __ldcg(p.slots + row);
+  const int first_chunk = (p.window > 0 ? max(0, length - p.window) : 0) / kChunkTokens;
+  const int chunks = length <= 0 ? 0 : (length - 1) / kChunkTokens - first_chunk + 1;
+  const Share share = share_of(p, first_chunk, chunks);
+  if (length <= 0 || split >= share.splits) {
+    pdl_wait();
+    if (length <= 0 && split == 0)
       for (int i = threadIdx.x; i < num_heads * kDim; i += kWarps * 32)
         p.out[row * p.out_stride + heads[i / kDim] * kDim + i % kDim] = from_float<E>(0.0f);
     return;
   }
-  const int first_chunk = (p.window > 0 ? max(0, length - p.window) : 0) / kChunkTokens;
-  const int chunks = (length - 1) / kChunkTokens - first_chunk + 1;
-  const Share share = share_of(p, first_chunk, chunks);
-  if (split >= share.splits) return;
 
   E* ring = reinterpret_cast<E*>(shared) + warp * kStages * DecodeShared<E, kDim>::kStageElements;
   float* merged = reinterpret_cast<float*>(shared);
+  const TileSource<E, kDim> source(p, share, slot, kv_head, length, ring);
+  source.fetch_early();
+  pdl_wait();
+  bool drain = source.complete_early();
   for (int base = 0; base < num_heads; base += kGroupRows) {
+    if (base > 0) {
+      source.fetch_early();
+      drain = source.complete_early();
+    }
     const auto query = [&](int r) -> const E* {
       return base + r < num_heads ? p.q + row * p.q_stride + heads[base + r] * kDim : nullptr;
     };
     Tile tile;
     tile.start(query(g), query(g + 8));
-    run_tiles<E, kDim>(p, share, row, kv_head, length, ring, tile);
+    run_tiles<E, kDim>(source, drain, p.window, p.score, tile);
     publish<E, kDim>(tile, merged, stats);
     const int rows = min(kGroupRows, num_heads - base);
     for (int i = threadIdx.x; i < rows * kDim; i += kWarps * 32) {
@@ -273,9 +330,10 @@ int split_count(Context<Cuda>& ctx, std::int64_t rows, int kv_heads, int q_heads
   const std::int64_t pairs = rows * kv_heads, slots = 2 * ctx.num_sms();
   if (pairs > kCrowded || pairs > ctx.counters().size) return 1;
   const std::int64_t fitting = ctx.partials().size / (rows * q_heads * (head_dim + 2));
-  const std::int64_t chunks = (max_kv_tokens + kChunkTokens - 1) / kChunkTokens;
+  constexpr std::int64_t kMinTokens = kMinChunks * kChunkTokens;
+  const std::int64_t most = (max_kv_tokens + kMinTokens - 1) / kMinTokens;
   const std::int64_t wanted = std::max((slots + pairs - 1) / pairs, kFewSplits);
-  return static_cast<int>(std::max<std::int64_t>(1, std::min({wanted, chunks, fitting})));
+  return static_cast<int>(std::max<std::int64_t>(1, std::min({wanted, most, fitting})));
 }
 
 template <typename T, int kDim>

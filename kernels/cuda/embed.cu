@@ -38,10 +38,11 @@ void embed(Context<Cuda>& ctx, const EmbedArgs<T, Cuda>& args) {
   const int hidden = static_cast<int>(args.out.cols);
   const bool wide = hidden % kN == 0 && args.out.stride % kN == 0 && aligned_to(args.table, 16) &&
                     aligned_to(args.out.data, 16);
-  launch(ctx, dependent(dim3(args.out.rows), dim3(256)),
-         wide ? embed_kernel<E, kN> : embed_kernel<E, 1>, args.step->token_ids,
-         args.step->positions, to_cuda(args.table), args.vocab_begin, args.vocab_end, args.scale,
-         to_cuda(args.out.data), args.out.stride, hidden);
+  // Not a dependent launch: so every later kernel of the step starts when the step's row arrays and
+  // all earlier steps are complete, and may read those before its own wait.
+  launch(ctx, {dim3(args.out.rows), dim3(256)}, wide ? embed_kernel<E, kN> : embed_kernel<E, 1>,
+         args.step->token_ids, args.step->positions, to_cuda(args.table), args.vocab_begin,
+         args.vocab_end, args.scale, to_cuda(args.out.data), args.out.stride, hidden);
 }
 
 template void embed<float>(Context<Cuda>&, const EmbedArgs<float, Cuda>&);
