@@ -136,7 +136,7 @@ void project_add_norm(Context<Cuda>& ctx, TensorView<const T, Cuda> x,
                       const LinearWeight<T, Cuda>& w, TensorView<T, Cuda> scratch,
                       const AddNormArgs<T, Cuda>& args) {
   if constexpr (sizeof(T) == 2)
-    if (gemv_add_norm(ctx, x, w.data(), args)) return;
+    if (gemv_add_norm(ctx, x, w.data(), scratch, args)) return;
   AddNormArgs<T, Cuda> with_branch = args;
   with_branch.branch = {scratch.data, scratch.rows, scratch.cols};
   with_branch.branch.stride = scratch.stride;

@@ -6,6 +6,7 @@
 #pragma once
 
 #include "kernels/add_norm.h"
+#include "kernels/cuda/matmul_cache.h"
 #include "kernels/device/cuda/context.h"
 #include "kernels/gate_up_act.h"
 #include "kernels/head.h"
@@ -25,15 +26,33 @@ bool gemv_gate_up(Context<Cuda>& ctx, const GateUpArgs<T, Cuda>& args);
 /// it is a kernel of its own.
 template <typename T>
 bool gemv_add_norm(Context<Cuda>& ctx, TensorView<const T, Cuda> x, const T* w,
-                   const AddNormArgs<T, Cuda>& args);
+                   TensorView<T, Cuda> scratch, const AddNormArgs<T, Cuda>& args);
 
 /// `qkv_project` of up to 8 rows; the block that completes a head finishes it.
 template <typename T>
 bool gemv_qkv(Context<Cuda>& ctx, const QkvArgs<T, Cuda>& args);
 
-/// What all of them need of the operands: alignment, up to 64 rows of x, the option.
-bool streams_weights(Context<Cuda>& ctx, const void* x, std::int64_t x_stride, std::int64_t m,
-                     const void* w, std::int64_t k);
+/// The matmul of x `[m, k]` into y `[m, n]` as tables of choices see it.
+template <typename T, typename Out>
+MatmulShape matmul_shape(const TensorView<const T, Cuda>& x, const TensorView<Out, Cuda>& y) {
+  MatmulShape shape;
+  shape.m = x.rows;
+  shape.n = y.cols;
+  shape.k = x.cols;
+  shape.x_stride = x.stride;
+  shape.y_stride = y.stride;
+  shape.in = dtype_of<T>;
+  shape.out = dtype_of<Out>;
+  return shape;
+}
+
+/// Whether a streaming kernel can multiply this, and the option and the choice of the GPU say so.
+/// y is the plain product's place, written when the choice is made by timing.
+bool streams_weights(Context<Cuda>& ctx, const MatmulShape& shape, const void* x, const void* w,
+                     void* y);
+/// The plain product with a streaming kernel, whatever the choice; false when it cannot.
+bool launch_streaming(Context<Cuda>& ctx, const MatmulShape& shape, const void* x, const void* w,
+                      void* y);
 /// Whether one SM holds x, so that the kernel of `gemv.cuh` runs; else that of `gemm_narrow.cuh`.
 bool gemv_fits(std::int64_t m, std::int64_t k);
 /// How many clusters of this kernel the GPU holds at once.

@@ -82,11 +82,11 @@ struct AddNormEpilogue {
 
 template <typename T>
 bool gemv_add_norm(Context<Cuda>& ctx, TensorView<const T, Cuda> x, const T* w,
-                   const AddNormArgs<T, Cuda>& args) {
-  if (!streams_weights(ctx, x.data, x.stride, x.rows, w, x.cols) ||
-      args.post_norm.weight != nullptr || args.residual.cols % 8 != 0 ||
+                   TensorView<T, Cuda> scratch, const AddNormArgs<T, Cuda>& args) {
+  if (args.post_norm.weight != nullptr || args.residual.cols % 8 != 0 ||
       args.residual.stride % 8 != 0 || args.normed.stride % 8 != 0 ||
-      !aligned_to(args.residual.data, 16) || !aligned_to(args.normed.data, 16))
+      !aligned_to(args.residual.data, 16) || !aligned_to(args.normed.data, 16) ||
+      !streams_weights(ctx, matmul_shape(x, scratch), x.data, w, scratch.data))
     return false;
   AddNormEpilogue<cuda_t<T>> epilogue{};
   epilogue.residual = to_cuda(args.residual.data);
@@ -116,8 +116,8 @@ bool gemv_add_norm(Context<Cuda>& ctx, TensorView<const T, Cuda> x, const T* w,
 }
 
 template bool gemv_add_norm(Context<Cuda>&, TensorView<const BFloat16, Cuda>, const BFloat16*,
-                            const AddNormArgs<BFloat16, Cuda>&);
+                            TensorView<BFloat16, Cuda>, const AddNormArgs<BFloat16, Cuda>&);
 template bool gemv_add_norm(Context<Cuda>&, TensorView<const Float16, Cuda>, const Float16*,
-                            const AddNormArgs<Float16, Cuda>&);
+                            TensorView<Float16, Cuda>, const AddNormArgs<Float16, Cuda>&);
 
 }  // namespace tandem::kernels

@@ -27,7 +27,8 @@ struct GateUpEpilogue {
 template <typename T>
 bool gemv_gate_up(Context<Cuda>& ctx, const GateUpArgs<T, Cuda>& args) {
   const T* w = args.weight->data();
-  if (!streams_weights(ctx, args.x.data, args.x.stride, args.x.rows, w, args.x.cols)) return false;
+  if (!streams_weights(ctx, matmul_shape(args.x, args.scratch), args.x.data, w, args.scratch.data))
+    return false;
   const GateUpEpilogue<cuda_t<T>> epilogue{to_cuda(args.out.data), args.out.stride, args.bias,
                                            args.activation};
   if (!gemv_fits(args.x.rows, args.x.cols))

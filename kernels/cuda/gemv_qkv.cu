@@ -55,10 +55,10 @@ bool gemv_qkv(Context<Cuda>& ctx, const QkvArgs<T, Cuda>& args) {
   const std::int64_t rows = args.weight->rows();
   const T* w = args.weight->data();
   const int dim = args.kv.head_dim;
-  if (!streams_weights(ctx, args.x.data, args.x.stride, args.x.rows, w, args.x.cols) ||
-      !gemv_fits(args.x.rows, args.x.cols) || dim > kMaxHeadDim ||
+  if (!gemv_fits(args.x.rows, args.x.cols) || dim > kMaxHeadDim ||
       rows / ctx.num_sms() / dim + 2 > kMaxHeadsOfBlock ||
-      args.x.rows * rows > ctx.partials().size || rows / dim > ctx.counters().size)
+      args.x.rows * rows > ctx.partials().size || rows / dim > ctx.counters().size ||
+      !streams_weights(ctx, matmul_shape(args.x, args.qkv), args.x.data, w, args.qkv.data))
     return false;
   QkvGemvEpilogue<cuda_t<T>> epilogue{};
   epilogue.head_epilogue = make_qkv_epilogue(args);

@@ -220,15 +220,7 @@ void matmul(Context<Cuda>& ctx, TensorView<const T, Cuda> x, const LinearWeight<
                 " times ", w.rows(), "x", w.cols(), " into ", y.rows, "x", y.cols);
   if constexpr (sizeof(T) == 2)
     if (gemv<T, Out>(ctx, x, w.data(), y)) return;
-  MatmulShape shape;
-  shape.m = x.rows;
-  shape.n = w.rows();
-  shape.k = w.cols();
-  shape.x_stride = x.stride;
-  shape.y_stride = y.stride;
-  shape.in = dtype_of<T>;
-  shape.out = dtype_of<Out>;
-  ctx.cublaslt().matmul(ctx, shape, x.data, w.data(), y.data);
+  ctx.cublaslt().matmul(ctx, matmul_shape(x, y), x.data, w.data(), y.data);
 }
 
 template void matmul<float, float>(Context<Cuda>&, TensorView<const float, Cuda>,

@@ -9,6 +9,7 @@
 #include <memory>
 
 #include "kernels/cuda/cublas_check.h"
+#include "kernels/cuda/decode_choice.h"
 #include "kernels/cuda/matmul_cache.h"
 #include "kernels/device/buffer.h"
 #include "kernels/device/cuda/context.h"
@@ -28,6 +29,11 @@ class CublasLt {
 
   /// Off: shapes that were not timed yet take the heuristic's choice.
   void set_tuning(bool on) { tuning_ = on; }
+  /// Whether a matmul of few rows takes the streaming kernel; see `DecodeChoice`.
+  bool prefers_streaming(Context<Cuda>& ctx, const MatmulShape& shape, const void* x, const void* w,
+                         void* y) {
+    return decode_choice_.streaming(ctx, tuning_, shape, x, w, y);
+  }
   /// SMs later matmuls should fill, so that a communication kernel beside them finds room; 0: all.
   void set_sm_target(int sms) { sm_target_ = sms; }
   int num_tuned() const { return num_tuned_; }  ///< Shapes timed in this process.
@@ -47,6 +53,7 @@ class CublasLt {
   Buffer<std::byte, Cuda> workspace_;
   MatmulCache cache_;
   std::map<MatmulShape, std::unique_ptr<Plan>> plans_;
+  DecodeChoice decode_choice_;
   bool tuning_ = true;
   int sm_target_ = 0;
   int num_tuned_ = 0;

@@ -2,7 +2,8 @@
 // Time of the kernels of a decode step and of the whole chain, one rank's shard of Llama-3-8B,
 // communication left out: `decode_bench [--tp 1,2,4,8] [--batch 1,4,32] [--context 128,1024]
 // [--paths auto,cublaslt]`. Every case is captured over all layers, so that weights come from
-// memory, and replayed. Paths: "auto" is Tandem's kernels, "late" lets the next kernel start only
+// memory, and replayed. Paths: "auto" takes the faster matmul per shape,
+// "streaming" and "cublaslt" one kind always; of streaming, "late" lets the next kernel start only
 // when a kernel has no more weights to ask for, "prefetch" also prefetches 128 KB per SM into L2,
 // "nopdl" has no dependent launches. JSON on stdout, lines on stderr.
 #include <algorithm>
@@ -25,7 +26,7 @@ constexpr int kRuns = 15;
 
 struct Options {
   std::vector<int> tensor_parallel{1, 2, 4, 8}, batches{1, 4, 32}, contexts{128, 1024};
-  std::vector<std::string> paths{"auto", "cublaslt"};
+  std::vector<std::string> paths{"auto", "streaming", "cublaslt"};
 };
 
 std::vector<std::string> split(const std::string& list) {
@@ -43,6 +44,7 @@ std::vector<int> numbers(const std::string& list) {
 
 CudaOptions options_of(const std::string& path) {
   CudaOptions options;
+  if (path != "auto") options.decode_matmul = DecodeMatmul::kStreaming;
   if (path == "cublaslt") options.decode_matmul = DecodeMatmul::kCublasLt;
   if (path == "late" || path == "prefetch") options.gemv_trigger_early = false;
   if (path == "prefetch") options.gemv_prefetch_bytes = 128 << 10;

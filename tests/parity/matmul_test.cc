@@ -119,7 +119,7 @@ TEST_F(Matmul, Float16) {
 TEST_F(Matmul, StreamingKernelsOfFewRows) {
   const CacheFolder folder;
   CudaOptions options = folder.options();
-  options.decode_matmul = DecodeMatmul::kAuto;
+  options.decode_matmul = DecodeMatmul::kStreaming;
   Context<Cuda> ctx(options);
   for (const std::int64_t m : {1, 2, 3, 4, 5, 7, 8, 9, 16, 17, 31, 32, 33, 64})
     for (const auto& [n, k] :

@@ -122,7 +122,7 @@ struct MirrorWeight {
 /// A context of each device, made once per test program: GPU start-up is slow.
 struct Devices {
   Context<Cpu> cpu{2};
-  Context<Cuda> cuda{CudaOptions{}};
+  Context<Cuda> cuda{options()};
   /// Never destroyed: at exit the CUDA runtime may be gone before us.
   static Devices& get() {
     static Devices* devices = new Devices;
@@ -130,6 +130,11 @@ struct Devices {
   }
 
  private:
+  static CudaOptions options() {
+    CudaOptions options;
+    options.decode_matmul = DecodeMatmul::kStreaming;  // cuBLASLt has its own tests
+    return options;
+  }
   Devices() { cuda.cublaslt().set_tuning(false); }
 };
 

@@ -17,6 +17,7 @@ class Pdl : public tandem::testing::GpuTest {};
 CudaOptions with_pdl(bool on) {
   CudaOptions options;
   options.programmatic_launch = on;
+  options.decode_matmul = DecodeMatmul::kStreaming;
   return options;
 }
 

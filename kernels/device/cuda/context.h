@@ -20,8 +20,9 @@ namespace kernels {
 class CublasLt;
 }  // namespace kernels
 
-/// Whether matmuls of few rows take Tandem's streaming kernels where they fit, or cuBLASLt always.
-enum class DecodeMatmul { kAuto, kCublasLt };
+/// Who multiplies few rows: whichever of the two is faster for the shape, Tandem's streaming
+/// kernels wherever they can, or cuBLASLt always.
+enum class DecodeMatmul { kAuto, kStreaming, kCublasLt };
 
 struct CudaOptions {
   int device = 0;  ///< Ordinal among the visible GPUs.
