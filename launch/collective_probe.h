@@ -27,7 +27,8 @@ std::vector<CollectiveRow> probe_all_reduce(Context<D>& ctx, comm::Communicator<
   std::vector<CollectiveRow> rows;
   for (const std::int64_t size : kProbeSizes) {
     const std::int64_t count = size / static_cast<std::int64_t>(sizeof(float));
-    Buffer<float, D> buffer(count);
+    Buffer<float, D> buffer(count), small(8);
+    fill_zero(ctx, small.data(), small.size_bytes());
     std::vector<float> host(static_cast<std::size_t>(count));
     std::vector<double> micros;
     bool right = true;
@@ -37,6 +38,9 @@ std::vector<CollectiveRow> probe_all_reduce(Context<D>& ctx, comm::Communicator<
       copy_to_device(ctx, buffer.data(), host.data(), size);
       ctx.compute().synchronize();
       control.barrier();
+      // Ranks nap in a barrier; a tiny sum brings them to the start together.
+      communicator.all_reduce_sum(ctx, small.span());
+      ctx.compute().synchronize();
       const auto start = Clock::now();
       communicator.all_reduce_sum(ctx, buffer.span());
       ctx.compute().synchronize();
