@@ -27,6 +27,8 @@ using Seconds = std::chrono::duration<double>;
 constexpr std::chrono::milliseconds kBeatInterval{250};
 /// When this thread itself did not run for so long, the whole job was probably suspended.
 constexpr Seconds kSuspended{3};
+/// A connection found lost so soon after that was lost while this rank was stopped.
+constexpr Seconds kJustWoken{2};
 
 }  // namespace
 
@@ -116,6 +118,7 @@ class Watchdog::Impl {
 
   void forgive(Clock::time_point now, Seconds stopped_for) {
     stopped_for_ = stopped_for;
+    woke_at_ = now;
     for (auto& time : heard_) time = now;
     stage_since_ = now;
     for (RankState& rank : ranks_) rank.stage_age_s = 0;
@@ -219,7 +222,7 @@ class Watchdog::Impl {
     };
     if (std::any_of(ranks_.begin(), ranks_.end(), out_of_reach)) end_launcher_if_stuck();
     // A rank that was stopped wakes up to find the others gone: it is the culprit, not they.
-    if (stopped_for_ > kSuspended)
+    if (Clock::now() - woke_at_ < kJustWoken)
       end_job(concat("this rank was stopped for ", static_cast<int>(stopped_for_.count()),
                      " s and the others went on without it"),
               kBrokenJobExitCode);
@@ -268,7 +271,8 @@ class Watchdog::Impl {
   std::vector<Clock::time_point> heard_;
   std::uint64_t stage_sequence_ = 0;
   Clock::time_point stage_since_ = Clock::now();
-  Seconds stopped_for_{0};  ///< The last time this process did not run for long.
+  Seconds stopped_for_{0};  ///< The last time this process did not run for long, and its end.
+  Clock::time_point woke_at_{};
   Socket wake_;
   std::atomic<bool> leaving_{false};
   std::mutex mutex_;  ///< Guards failure_, failure_code_ and config_.on_failure.

@@ -12,10 +12,12 @@ STAGE = r"(step \d+, )?[a-z -]+(, layer \d)?"
 
 class FailureUnderMpirun(drills.DrillTest):
     def test_ranks_that_end(self):
+        ended = rf"\(host {{host}}\) ended unexpectedly, last seen in {STAGE}"
         self.check_all("mpirun", [
-            Drill("kill", 3, 3, rf"rank 3 \(host {{host}}\) ended unexpectedly, last seen in {STAGE}"),
-            Drill("kill", 0, 3, rf"rank 0 \(host {{host}}\) ended unexpectedly, last seen in {STAGE}"),
-            Drill("throw", 2, 3, r"rank 2 \(host {host}\) failed in step 5, mlp, layer 0: the disk is"),
+            Drill("kill", 3, 3, f"rank 3 {ended}"),
+            Drill("kill", 0, 3, f"rank 0 {ended}"),
+            Drill("segv", 2, 3, f"rank 2 {ended}"),
+            Drill("throw", 2, 3, r"rank 2 \(host {host}\) failed in step 5, mlp, layer 0: the disk"),
         ])
 
     def test_ranks_and_hosts_that_fall_silent(self):

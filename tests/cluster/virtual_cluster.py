@@ -57,8 +57,8 @@ class VirtualCluster:
         self.switch = self.name + "sw"
         self.root = pathlib.Path("/run") / self.name
         self.daemons = []
-        self.env = dict(os.environ, VC_ROOT=str(self.root), SLURM_CONF=str(self.root / "slurm.conf"),
-                        OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
+        self.env = dict(os.environ, VC_ROOT=str(self.root),
+                        SLURM_CONF=str(self.root / "slurm.conf"), OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
                         OMPI_MCA_plm_rsh_agent=str(HERE / "ns-rsh"),
                         OMPI_MCA_mpi_yield_when_idle="1", OMP_NUM_THREADS="1")
         if not slurm:
