@@ -38,7 +38,9 @@ float time_us(Context<Cuda>& ctx, void* flush, const std::function<void()>& body
 
 bool DecodeChoice::streaming(Context<Cuda>& ctx, bool tuning, const MatmulShape& shape,
                              const void* x, const void* w, void* y) {
-  if (const auto found = chosen_.find(shape); found != chosen_.end()) return found->second;
+  MatmulShape bucket = shape;
+  bucket.m = m_bucket(shape.m);
+  if (const auto found = chosen_.find(bucket); found != chosen_.end()) return found->second;
   if (!tuning || ctx.compute().capturing()) return shape.m <= kUntimedRows;
   const Temporary flush = ctx.temporary(static_cast<std::size_t>(kFlushBytes));
   const float library =
@@ -49,7 +51,7 @@ bool DecodeChoice::streaming(Context<Cuda>& ctx, bool tuning, const MatmulShape&
   const bool choice = launched && own <= library + kFusedGainUs;
   log_debug("matmul m ", shape.m, " n ", shape.n, " k ", shape.k, ": streaming ", own,
             " us, cuBLASLt ", library, " us");
-  return chosen_.emplace(shape, choice).first->second;
+  return chosen_.emplace(bucket, choice).first->second;
 }
 
 }  // namespace tandem::kernels

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Which kernel multiplies few rows on this GPU: Tandem's streaming kernels or cuBLASLt. Decided per
-// exact shape by timing both on the caller's buffers, at start-up only; what was not timed follows
-// a rule. Belongs to one `CublasLt`; used from its step thread.
+// shape (and bucket of rows) by timing both on the caller's buffers, once; what was not timed
+// follows a rule. Belongs to one `CublasLt`; used from its step thread.
 #pragma once
 
 #include <map>

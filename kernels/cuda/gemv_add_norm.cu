@@ -43,38 +43,54 @@ struct AddNormEpilogue {
     const uint4 bits = __ldcg(reinterpret_cast<const uint4*>(p));
     return *reinterpret_cast<const Vec<E, 8>*>(&bits);
   }
-  /// The warps are dealt to the rows: all 8 to one, 4 each to two, ...
+  __device__ void store_normed(int row, int i, Vec<E, 8> v, float factor) const {
+    if (norm_weight != nullptr) {
+#pragma unroll
+      for (int j = 0; j < 8; ++j)
+        v.at[j] = from_float<E>(to_float(v.at[j]) * factor * norm_weight[i + j]);
+    }
+    store_vec(normed + row * normed_stride + i, v);
+  }
+  __device__ static float square_sum(const Vec<E, 8>& v) {
+    float sum = 0;
+#pragma unroll
+    for (int j = 0; j < 8; ++j) sum += to_float(v.at[j]) * to_float(v.at[j]);
+    return sum;
+  }
+  /// The warps are dealt to the rows: all 8 to one, 4 each to two, ... The first kKept vectors of a
+  /// thread stay in registers, which is the whole row up to a hidden size of 8192 at one row.
   __device__ void apply_norm(float* scratch) const {
+    constexpr int kKept = 4;
     const int rows = m <= 1 ? 1 : m <= 2 ? 2 : m <= 4 ? 4 : 8;
     const int threads = kGemvThreads / rows, row = threadIdx.x / threads;
     const int first = threadIdx.x % threads * 8, stride = threads * 8;
+    const int size = row < m ? hidden : 0;
     const E* from = residual + row * residual_stride;
+    Vec<E, 8> kept[kKept];
     float square = 0;
-    if (row < m) {
-#pragma unroll 4
-      for (int i = first; i < hidden; i += stride) {
-        const Vec<E, 8> v = fresh(from + i);
 #pragma unroll
-        for (int j = 0; j < 8; ++j) square += to_float(v.at[j]) * to_float(v.at[j]);
-      }
+    for (int k = 0; k < kKept; ++k) {
+      const int i = first + k * stride;
+      if (i < size) kept[k] = fresh(from + i);
     }
+#pragma unroll
+    for (int k = 0; k < kKept; ++k)
+      if (first + k * stride < size) square += square_sum(kept[k]);
+    for (int i = first + kKept * stride; i < size; i += stride)
+      square += square_sum(fresh(from + i));
     square = warp_sum(square);
     if (threadIdx.x % 32 == 0) scratch[threadIdx.x / 32] = square;
     __syncthreads();
-    if (row >= m) return;
     float total = 0;
     for (int w = 0; w < threads / 32; ++w) total += scratch[row * (threads / 32) + w];
     const float factor = norm_weight != nullptr ? rsqrtf(total / hidden + eps) : 1.0f;
-#pragma unroll 4
-    for (int i = first; i < hidden; i += stride) {
-      Vec<E, 8> v = fresh(from + i);
-      if (norm_weight != nullptr) {
 #pragma unroll
-        for (int j = 0; j < 8; ++j)
-          v.at[j] = from_float<E>(to_float(v.at[j]) * factor * norm_weight[i + j]);
-      }
-      store_vec(normed + row * normed_stride + i, v);
+    for (int k = 0; k < kKept; ++k) {
+      const int i = first + k * stride;
+      if (i < size) store_normed(row, i, kept[k], factor);
     }
+    for (int i = first + kKept * stride; i < size; i += stride)
+      store_normed(row, i, fresh(from + i), factor);
   }
 };
 
