@@ -14,8 +14,8 @@
 namespace tandem::kernels {
 namespace {
 
-/// Merges the warps' results. `merged` [warps][16][kDim] and `stats` [warps][16][2] are shared;
-/// afterwards each thread reads rows with `merged_value`.
+/// The warps' sums and their maxima and weights to shared memory: `merged` [warps][16][kDim],
+/// `stats` [warps][16][2].
 template <typename E, int kDim>
 __device__ void publish(const typename DecodeShared<E, kDim>::Tile& tile, float* merged,
                         float (*stats)[kDecodeGroupRows][2]) {
