@@ -5,12 +5,14 @@
 #include <pthread.h>
 #include <signal.h>
 #include <sys/eventfd.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <mutex>
+#include <optional>
 #include <thread>
 
 #include "comm/shared_memory_files.h"
@@ -29,6 +31,8 @@ constexpr std::chrono::milliseconds kBeatInterval{250};
 constexpr Seconds kSuspended{3};
 /// A connection found lost so soon after that was lost while this rank was stopped.
 constexpr Seconds kJustWoken{2};
+/// After a rank left with an error the others have this long to leave by themselves.
+constexpr Seconds kFollowOut{5};
 
 }  // namespace
 
@@ -67,6 +71,8 @@ class Watchdog::Impl {
     config_.on_failure = std::move(on_failure);
   }
 
+  void leaving_with(int exit_code) { leaving_code_ = exit_code; }
+
   [[noreturn]] void fail(const std::string& sentence, int exit_code) {
     const std::string text = concat("rank ", rank_, " (host ", ranks_[index()].host, ") failed in ",
                                     describe(progress_.read()), ": ", sentence);
@@ -97,6 +103,9 @@ class Watchdog::Impl {
     sigset_t all;
     sigfillset(&all);
     ::pthread_sigmask(SIG_BLOCK, &all, nullptr);  // signals belong to the step thread
+    // On a busy host mpirun may kill the others before this thread runs and says why; where it is
+    // allowed, this thread goes first.
+    ::setpriority(PRIO_PROCESS, static_cast<id_t>(::gettid()), -10);
     auto last_turn = Clock::now();
     auto next_beat = last_turn;
     while (true) {
@@ -105,12 +114,17 @@ class Watchdog::Impl {
       last_turn = now;
       receive_frames(now);
       end_if_asked();
-      if (leaving_) return send_to_all(FrameType::kLeave, "", 0);
+      if (leaving_) return send_to_all(FrameType::kLeave, "", leaving_code_);
       update_own_stage(now);
       if (now >= next_beat) {
         send_to_all(FrameType::kBeat, ranks_[index()].stage, 0);
         next_beat = now + kBeatInterval;
       }
+      if (first_out_ && now - first_out_at_ > kFollowOut)
+        end_job(concat("rank ", *first_out_, " (host ",
+                       ranks_[static_cast<std::size_t>(*first_out_)].host,
+                       ") has left the job with an error"),
+                first_out_code_);
       if (const auto verdict = judge_ranks(now)) end_after_verdict(*verdict);
       wait_for_event(next_beat);
     }
@@ -140,7 +154,7 @@ class Watchdog::Impl {
         heard_[r] = now;
         RankState& rank = ranks_[r];
         if (frame->type == FrameType::kFail) return fail_received(*frame);
-        if (frame->type == FrameType::kLeave) rank.left = true;
+        if (frame->type == FrameType::kLeave) note_leave(*frame, now);
         if (frame->type != FrameType::kBeat) continue;
         rank.kind = frame->kind;
         rank.stage = frame->text.data();
@@ -148,6 +162,14 @@ class Watchdog::Impl {
       }
       note_connection(r);
     }
+  }
+
+  void note_leave(const Frame& frame, Clock::time_point now) {
+    ranks_[static_cast<std::size_t>(frame.rank)].left = true;
+    if (frame.exit_code == 0 || first_out_) return;
+    first_out_ = frame.rank;
+    first_out_code_ = frame.exit_code;
+    first_out_at_ = now;
   }
 
   void note_connection(std::size_t r) {
@@ -275,6 +297,10 @@ class Watchdog::Impl {
   Clock::time_point woke_at_{};
   Socket wake_;
   std::atomic<bool> leaving_{false};
+  std::atomic<int> leaving_code_{0};
+  std::optional<int> first_out_;  ///< The first rank that left with an error.
+  int first_out_code_ = 0;
+  Clock::time_point first_out_at_{};
   std::mutex mutex_;  ///< Guards failure_, failure_code_ and config_.on_failure.
   std::string failure_;
   int failure_code_ = kBrokenJobExitCode;
@@ -291,6 +317,8 @@ Progress& Watchdog::progress() { return impl_->progress(); }
 void Watchdog::set_on_failure(std::function<void()> on_failure) {
   impl_->set_on_failure(std::move(on_failure));
 }
+
+void Watchdog::leaving_with(int exit_code) { impl_->leaving_with(exit_code); }
 
 void Watchdog::fail(const std::string& sentence, int exit_code) noexcept {
   impl_->fail(sentence, exit_code);

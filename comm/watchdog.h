@@ -45,6 +45,10 @@ class Watchdog {
   /// Replaces the hook; for devices that are made after the watchdog.
   void set_on_failure(std::function<void()> on_failure);
 
+  /// This rank leaves because of an error that the others probably have too. Those that are still
+  /// there some seconds after its good-bye end with `exit_code`.
+  void leaving_with(int exit_code);
+
   /// This rank cannot go on: all ranks end with `exit_code`; rank 0 prints the sentence once.
   [[noreturn]] void fail(const std::string& sentence, int exit_code = kBrokenJobExitCode) noexcept;
 

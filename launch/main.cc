@@ -72,6 +72,7 @@ int run_job(const tandem::comm::MpiSession& session, std::vector<std::string> wo
     try {
       return run(ranks, words);
     } catch (const tandem::ConfigError&) {
+      watchdog.leaving_with(kUsageError);
       throw;
     } catch (const std::exception& error) {
       watchdog.fail(error.what(), kFault);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // A stand-in for the runtime in failure drills: the step loop of an engine (plan broadcast, layers,
 // all-reduces) under the watchdog, with faults on demand.
-//   drill [steps=N] [fault=throw|wedge|segv|diverge] [rank=R] [step=S] [pids=DIR] [step_s=X]
+//   drill [steps=N] [fault=throw|config|wedge|segv|diverge] [rank=R] [step=S] [pids=DIR] [step_s=X]
 // `fault` strikes rank R at step S. With `pids` every rank writes its pid to DIR/RANK once it is in
 // step 3, for faults from outside (kill, stop, a link cut).
 #include <signal.h>
@@ -37,6 +37,7 @@ Options parse(int argc, char** argv) {
 
 void strike(const std::string& fault) {
   if (fault == "throw") throw tandem::Error("the disk is on fire");
+  if (fault == "config") throw tandem::ConfigError("this rank alone got a wrong option");
   if (fault == "segv") ::raise(SIGSEGV);
   volatile bool for_ever = fault == "wedge";
   while (for_ever) continue;
@@ -89,6 +90,9 @@ int main(int argc, char** argv) {
     tandem::comm::Watchdog watchdog(session, control, config);
     try {
       run_steps(options, control, watchdog);
+    } catch (const tandem::ConfigError&) {
+      watchdog.leaving_with(2);
+      throw;
     } catch (const std::exception& error) {
       watchdog.fail(error.what());
     }
