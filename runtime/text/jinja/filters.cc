@@ -24,7 +24,6 @@ bool call_test(Runtime& rt, std::string_view name, const Value& value,
                const CallArguments& arguments) {
   const Method method = find_test(name);
   if (!method) rt.fail("there is no test named '", name, "'");
-  rt.read_text(value);
   return truth(method(rt, value, arguments));
 }
 

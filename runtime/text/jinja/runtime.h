@@ -41,7 +41,7 @@ class Runtime {
   }
   /// Accounts for going through the characters of `value`, if it is a string.
   void read_text(const Value& value) {
-    if (value.is_string()) step(value.text().size() / 32);
+    if (value.is_string()) step(value.text().size() / 16);
   }
   /// Accounts for memory that is about to be filled, before it is.
   void charge(std::uint64_t bytes) {

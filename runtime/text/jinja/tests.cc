@@ -48,6 +48,7 @@ bool is_sequence(const Value& value) {
 template <bool upper>
 Value all_of_case(Runtime& rt, const Value& value, const Arguments& arguments) {
   const Bound bound(rt, "this test", arguments, {});
+  rt.read_text(value);
   const std::string text = to_text(rt, value);
   bool any = false;
   for (std::size_t i = 0; i < text.size();) {

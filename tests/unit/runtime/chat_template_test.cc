@@ -74,6 +74,26 @@ TEST(ChatTemplate, BoundsTimeDepthAndSize) {
   EXPECT_NE(error_of(chain + " }}").find("nests more than"), std::string::npos);
 }
 
+// Each of these once took minutes.
+TEST(ChatTemplate, LongTextsAreBoundedToo) {
+  const std::string many = "{% set x = 'a' * 1000000 %}{% for i in range(99999) %}";
+  for (const char* work :
+       {"{{ (x ~ 'b') in x }}", "{{ x.count('a' * 1000 ~ 'b') }}", "{{ x.isalpha() }}",
+        "{{ (' ' * 1000000).strip() | length }}", "{{ x | upper | length }}", "{{ x | length }}",
+        "{{ x.rsplit('ab', 1) | length }}"}) {
+    const std::string error = error_of(many + work + "{% endfor %}");
+    EXPECT_TRUE(error.find("runs too long") != std::string::npos ||
+                error.find("too much text") != std::string::npos)
+        << work << ": " << error;
+  }
+  // A value that holds itself twice, sixty times over: 2^60 parts.
+  const std::string doubled =
+      "{% set n = namespace(v=[1]) %}{% for i in range(60) %}"
+      "{% set n.v = [n.v, n.v] %}{% endfor %}";
+  EXPECT_NE(error_of(doubled + "{{ n.v }}").find("runs too long"), std::string::npos);
+  EXPECT_NE(error_of(doubled + "{{ n.v | tojson }}").find("runs too long"), std::string::npos);
+}
+
 TEST(ChatTemplate, SelfReferencesAreFreed) {  // meaningful under LeakSanitizer
   EXPECT_EQ(
       render("{% set n = namespace() %}{% set n.self = n %}{% macro m() %}{{ n }}{% endmacro %}"
