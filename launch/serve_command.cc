@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launch/serve_command.h"
 
+#include <unistd.h>
+
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -115,7 +117,8 @@ void serve(ApiServer& server, runtime::EngineLoop& loop, const std::string& host
     log_info("shutting down: finishing what runs; a second signal stops at once");
     server.drain([&] { loop.stop(); });
   });
-  log_info("listening on http://", host, ":", server.port(), "  (status page at /)");
+  log_info("listening on http://", host, ":", server.port(), " (status page at /); SIGTERM to ",
+           "process ", ::getpid(), " finishes what runs and ends the job");
   loop.run();
   server.flush();
 }

@@ -12,6 +12,7 @@ Choice::Choice(int index, const CompletionRequest& request, const runtime::Token
     : index_(index),
       chat_(request.chat),
       wants_logprobs_(request.params.logprobs.has_value()),
+      tokens_as_ids_(request.tokens_as_ids),
       include_stop_(request.params.include_stop_str),
       tokenizer_(tokenizer),
       decoder_(tokenizer, request.skip_special_tokens),
@@ -60,7 +61,9 @@ json::value Choice::take_logprobs() {
   return result;
 }
 
-std::string Choice::token_text(std::int32_t id) const { return tokenizer_.decode({id}, false); }
+std::string Choice::token_text(std::int32_t id) const {
+  return tokens_as_ids_ ? "token_id:" + std::to_string(id) : tokenizer_.decode({id}, false);
+}
 
 json::object Choice::chat_entry(const kernels::TokenLogprob& logprob) const {
   json::array bytes;

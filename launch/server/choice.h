@@ -53,7 +53,7 @@ class Choice {
   std::string token_text(std::int32_t id) const;
 
   int index_;
-  bool chat_, wants_logprobs_, include_stop_;
+  bool chat_, wants_logprobs_, tokens_as_ids_, include_stop_;
   const runtime::Tokenizer& tokenizer_;
   runtime::StreamDecoder decoder_;
   runtime::StopMatcher stops_;

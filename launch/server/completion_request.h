@@ -31,6 +31,7 @@ struct CompletionRequest {
   std::optional<std::int32_t> max_tokens;
   std::optional<std::uint64_t> seed;
   std::vector<std::string> bad_words;
+  bool tokens_as_ids = false;  ///< Log-probabilities name tokens "token_id:N".
   bool stream = false, include_usage = false, echo = false;
 };
 

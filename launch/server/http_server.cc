@@ -26,6 +26,7 @@
 #include "kernels/device/error.h"
 #include "kernels/device/log.h"
 #include "launch/server/api_error.h"
+#include "launch/server/http_parser.h"
 
 namespace tandem::launch {
 
@@ -34,37 +35,12 @@ namespace beast = boost::beast;
 namespace http = boost::beast::http;
 using asio::ip::tcp;
 using boost::system::error_code;
-using Parser = http::request_parser<http::string_body>;
+using Parser = HttpParser;
 using Timer = asio::steady_timer;
 
 namespace {
 
 auto into(error_code& error) { return asio::redirect_error(asio::use_awaitable, error); }
-
-void limit(Parser& parser, const HttpLimits& limits) {
-  parser.header_limit(static_cast<std::uint32_t>(limits.max_header_bytes));
-  parser.body_limit(limits.max_body_bytes);
-}
-
-HttpRequest plain(http::request<http::string_body>&& message) {
-  HttpRequest request;
-  request.method = std::string(message.method_string());
-  const std::string target(message.target());
-  const std::size_t question = target.find('?');
-  request.path = target.substr(0, question);
-  if (question != std::string::npos) request.query = target.substr(question + 1);
-  request.authorization = std::string(message[http::field::authorization]);
-  request.body = std::move(message.body());
-  return request;
-}
-
-/// The status that tells a client what was wrong with its message; 0: it just went away.
-int refusal(error_code error) {
-  if (error == http::error::header_limit) return 431;
-  if (error == http::error::body_limit) return 413;
-  if (error == http::error::end_of_stream || error == http::error::partial_message) return 0;
-  return error.category() == make_error_code(http::error::bad_method).category() ? 400 : 0;
-}
 
 HttpResponse refusal_response(int status) {
   switch (status) {
@@ -373,22 +349,6 @@ void HttpServer::drain(std::chrono::milliseconds patience) {
     if (open.get_future().get() == 0) return;
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
-}
-
-int parse_http_request(std::string_view bytes, const HttpLimits& limits, HttpRequest* request) {
-  Parser parser;
-  limit(parser, limits);
-  parser.eager(true);
-  error_code error;
-  while (!parser.is_done() && !bytes.empty()) {
-    const std::size_t used = parser.put(asio::buffer(bytes), error);
-    if (error == http::error::need_more) return -1;
-    if (error) return refusal(error) == 0 ? 400 : refusal(error);
-    bytes.remove_prefix(used);
-  }
-  if (!parser.is_done()) return -1;
-  *request = plain(parser.release());
-  return 0;
 }
 
 }  // namespace tandem::launch

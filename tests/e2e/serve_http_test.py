@@ -1,0 +1,187 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`tandem serve` over raw HTTP: endpoints, limits, signals. One CPU rank unless said otherwise."""
+
+import http.client
+import json
+import pathlib
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "support"))
+import served  # noqa: E402
+
+MODEL = served.MODELS / "llama-bf16"
+LONG = {"prompt": "x", "max_tokens": 250, "ignore_eos": True, "temperature": 0}
+
+
+class Endpoints(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.server = served.Served(
+            MODEL, arguments=["--max-waiting", "4", "--max-request-bytes", "100KiB"]).__enter__()
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.server.end()
+
+    def refused(self, status, method, path, body=None, param=None):
+        got, answer, headers = self.server.request(method, path, body)
+        self.assertEqual(got, status, answer)
+        self.assertEqual(answer["error"]["code"], status)
+        self.assertEqual(answer["error"]["param"], param)
+        self.assertTrue(answer["error"]["message"])
+        return headers
+
+    def test_plain_endpoints(self):
+        self.assertEqual(self.server.request("GET", "/health")[0], 200)
+        self.assertEqual(self.server.request("HEAD", "/health")[1], "")
+        self.assertIn("tandem", self.server.request("GET", "/version")[1]["version"])
+        self.assertEqual(self.server.request("GET", "/v1/models")[1]["data"][0]["id"], "llama-bf16")
+
+    def test_tokens_there_and_back(self):
+        status, answer, _ = self.server.request(
+            "POST", "/tokenize", {"prompt": "hello there", "add_special_tokens": False})
+        self.assertEqual(status, 200)
+        self.assertEqual(answer["count"], len(answer["tokens"]))
+        self.assertEqual(answer["max_model_len"], 256)
+        back = self.server.request("POST", "/detokenize", {"tokens": answer["tokens"]})[1]
+        self.assertEqual(back["prompt"], "hello there")
+        chat = self.server.request(
+            "POST", "/tokenize", {"messages": [{"role": "user", "content": "hi"}]})[1]
+        self.assertGreater(chat["count"], 4)
+        self.refused(400, "POST", "/detokenize", {"tokens": [10 ** 6]})
+
+    def test_wrong_requests(self):
+        self.refused(404, "GET", "/nothing")
+        self.assertEqual(self.refused(405, "GET", "/v1/completions")["Allow"], "POST")
+        self.refused(405, "POST", "/health")
+        self.refused(400, "POST", "/v1/completions", "{")
+        self.refused(400, "POST", "/v1/completions", b'{"prompt": "\xff"}')
+        self.refused(400, "POST", "/v1/completions", {}, "prompt")
+        self.refused(400, "POST", "/v1/completions", {"prompt": ""}, "prompt")
+        self.refused(400, "POST", "/v1/completions", {"prompt": [5000]}, "prompt")
+        self.refused(400, "POST", "/v1/completions", {"prompt": "a " * 400}, "prompt")
+        self.refused(400, "POST", "/v1/completions", {"prompt": "a", "logit_bias": {"9999": 1}})
+        self.refused(400, "POST", "/v1/completions", {"prompt": "a", "n": 5})
+        self.refused(400, "POST", "/v1/completions", {"prompt": "a", "stop": [""]})
+        self.refused(400, "POST", "/v1/chat/completions", {"messages": [{"role": "user",
+                     "content": [{"type": "image_url", "image_url": {"url": "x"}}]}]}, "messages")
+        self.refused(413, "POST", "/v1/completions", "x" * 200000)
+        self.refused(404, "POST", "/v1/completions", {"prompt": "a", "model": "b"}, "model")
+
+    def test_too_many_get_429_with_retry_after(self):
+        connections = []
+        try:
+            for _ in range(4):
+                connection = http.client.HTTPConnection("127.0.0.1", self.server.port)
+                connection.request("POST", "/v1/completions", json.dumps(dict(LONG, stream=True)))
+                connection.getresponse().fp.readline()  # it runs
+                connections.append(connection)
+            headers = self.refused(429, "POST", "/v1/completions", LONG)
+            self.assertEqual(headers["Retry-After"], "1")
+        finally:
+            for connection in connections:
+                connection.close()
+        self.server.wait_until_idle()
+        self.assertEqual(self.server.request("POST", "/v1/completions", dict(LONG, max_tokens=2))[0],
+                         200)
+
+    def test_metrics_count(self):
+        def metric(name):
+            text = self.server.request("GET", "/metrics")[1]
+            lines = [line for line in text.splitlines() if line.startswith("tandem_" + name + "{")]
+            return sum(float(line.split()[-1]) for line in lines)
+        self.server.wait_until_idle()
+        before = metric("generation_tokens_total")
+        first = metric("time_to_first_token_seconds_count")
+        answer = self.server.complete(prompt="count me", max_tokens=5, n=2, ignore_eos=True)
+        self.assertEqual(answer["usage"]["completion_tokens"], 10)
+        self.assertEqual(metric("generation_tokens_total") - before, 10)
+        self.assertEqual(metric("time_to_first_token_seconds_count") - first, 2)
+        self.assertGreater(metric("request_success_total"), 0)
+        self.assertEqual(metric("kv_cache_usage_perc"), 0)
+
+    def test_status_page_has_no_outside_resources(self):
+        status, page, headers = self.server.request("GET", "/")
+        self.assertEqual(status, 200)
+        self.assertTrue(headers["Content-Type"].startswith("text/html"))
+        for word in ("http:", "https:", "src=", "<link", "@import", "url("):
+            self.assertNotIn(word, page)
+        state = self.server.status()
+        self.assertTrue(state["ready"])
+        self.assertEqual(len(state["ranks"]), 1)
+
+    def test_a_disconnect_ends_a_request_that_is_not_streamed(self):
+        with socket.create_connection(("127.0.0.1", self.server.port)) as client:
+            body = json.dumps(dict(LONG, n=4))
+            client.sendall(f"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}"
+                           f"\r\n\r\n{body}".encode())
+            while self.server.status()["running"] == 0:
+                time.sleep(0.01)
+        self.server.wait_until_idle()
+
+
+class Life(unittest.TestCase):
+    def drain(self, ranks):
+        with served.Served(MODEL, ranks=ranks) as server:
+            answers = []
+            worker = threading.Thread(target=lambda: answers.append(
+                server.request("POST", "/v1/completions", dict(LONG, n=3))))
+            worker.start()
+            while server.status()["running"] == 0:
+                time.sleep(0.01)
+            server.signal(signal.SIGTERM)
+            while not server.status()["draining"]:
+                time.sleep(0.01)
+            try:
+                status, answer, headers = server.request("POST", "/v1/completions", LONG)
+                self.assertEqual((status, headers["Retry-After"]), (503, "1"), answer)
+            except ConnectionError:
+                pass  # all was finished already
+            worker.join()
+            self.assertEqual(answers[0][0], 200)
+            ends = [choice["finish_reason"] for choice in answers[0][1]["choices"]]
+            self.assertEqual(ends, ["length"] * 3)
+            self.assertEqual(server.wait(), 0)
+
+    def test_sigterm_finishes_what_runs(self):
+        self.drain(1)
+
+    def test_sigterm_to_rank_0_ends_all_ranks(self):
+        self.drain(3)
+
+    def test_a_second_signal_stops(self):
+        with served.Served(MODEL, arguments=["--max-num-seqs", "1"]) as server:
+            answers = []
+            worker = threading.Thread(target=lambda: answers.append(
+                server.request("POST", "/v1/completions", dict(LONG, n=100))))
+            worker.start()
+            while server.status()["running"] == 0:
+                time.sleep(0.01)
+            server.signal(signal.SIGTERM)
+            while not server.status()["draining"]:
+                time.sleep(0.01)
+            server.signal(signal.SIGTERM)
+            worker.join()
+            ends = {choice["finish_reason"] for choice in answers[0][1]["choices"]}
+            self.assertIn("abort", ends)
+            self.assertEqual(server.wait(), 0)
+
+    def test_a_port_in_use_is_one_sentence_before_anything_is_loaded(self):
+        with socket.socket() as taken:
+            taken.bind(("127.0.0.1", 0))
+            taken.listen()
+            run = subprocess.run([served.TANDEM, "serve", "--model", str(MODEL), "--port",
+                                  str(taken.getsockname()[1])], capture_output=True, text=True)
+        self.assertEqual(run.returncode, 2)
+        self.assertIn("choose another --port", run.stderr)
+        self.assertEqual(run.stderr.count("\n"), 1, run.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,127 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A `tandem serve` process for tests: started on a free port, ready when entered, ended on exit."""
+
+import http.client
+import json
+import os
+import pathlib
+import re
+import signal
+import subprocess
+import sys
+import threading
+import time
+import venv
+
+SOURCE = pathlib.Path(__file__).resolve().parent.parent.parent
+BUILD = pathlib.Path(os.environ.get("TANDEM_BUILD", SOURCE / "build"))
+TANDEM = os.environ.get("TANDEM", str(BUILD / "tandem"))
+MODELS = SOURCE / "tests/fixtures/models"
+
+
+class Served:
+    """`with Served(model, ranks=2, arguments=[...]) as server:` gives `server.port`."""
+
+    def __init__(self, model, ranks=1, arguments=(), environment=None):
+        command = [TANDEM, "serve", "--model", str(model), "--port", "0", "--threads", "1"]
+        command += ["--device", "cpu", *arguments]
+        if ranks > 1:
+            command = [str(SOURCE / "tests/support/mpirun.sh"), str(ranks), *command]
+        self.command = command
+        self.environment = dict(os.environ, **(environment or {}))
+        self.log = []
+
+    def __enter__(self):
+        self.process = subprocess.Popen(
+            self.command, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True,
+            env=self.environment, start_new_session=True)
+        self.listening = threading.Event()
+        self.reader = threading.Thread(target=self._read, daemon=True)
+        self.reader.start()
+        if not self.listening.wait(60):
+            os.killpg(self.process.pid, signal.SIGKILL)
+            raise RuntimeError("the server did not start:\n" + "".join(self.log))
+        deadline = time.time() + 60
+        while self.request("GET", "/health")[0] != 200:
+            if time.time() > deadline:
+                raise RuntimeError("the server is not ready")
+            time.sleep(0.05)
+        return self
+
+    def _read(self):
+        for line in self.process.stderr:
+            self.log.append(line)
+            found = re.search(r"listening on http://[^:]+:(\d+) .* process (\d+)", line)
+            if found:
+                self.port, self.rank0 = int(found.group(1)), int(found.group(2))
+                self.listening.set()
+
+    def signal(self, number):
+        """Sends a signal to rank 0, which the launcher has as a child."""
+        os.kill(self.rank0, number)
+
+    def wait(self, seconds=30):
+        return self.process.wait(seconds)
+
+    def end(self):
+        if self.process.poll() is None:
+            self.signal(signal.SIGTERM)
+            try:
+                self.process.wait(30)
+            except subprocess.TimeoutExpired:
+                os.killpg(self.process.pid, signal.SIGKILL)
+                self.process.wait()
+                raise
+        self.reader.join(5)
+        self.process.stderr.close()
+
+    def __exit__(self, kind, value, trace):
+        self.end()
+        if kind is not None:
+            sys.stderr.write("".join(self.log[-50:]))
+
+    def request(self, method, path, body=None, headers=None, timeout=60):
+        """(status, JSON or text, headers)"""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
+        try:
+            data = json.dumps(body) if isinstance(body, (dict, list)) else body
+            connection.request(method, path, data, headers or {})
+            answer = connection.getresponse()
+            text = answer.read().decode()
+            kind = answer.headers.get("Content-Type", "")
+            return answer.status, json.loads(text) if "json" in kind and text else text, answer.headers
+        finally:
+            connection.close()
+
+    def complete(self, **fields):
+        status, answer, _ = self.request("POST", "/v1/completions", fields)
+        if status != 200:
+            raise RuntimeError(f"{status}: {answer}")
+        return answer
+
+    def status(self):
+        return self.request("GET", "/status")[1]
+
+    def wait_until_idle(self, seconds=20):
+        deadline = time.time() + seconds
+        while True:
+            status = self.status()
+            if status["running"] + status["waiting"] + status["kv_used_chunks"] == 0:
+                return status
+            if time.time() > deadline:
+                raise RuntimeError(f"not idle: {status}")
+            time.sleep(0.05)
+
+
+def python_with(*packages):
+    """The interpreter of a virtual environment in the build folder that has `packages`."""
+    folder = BUILD / "test-venv"
+    python = folder / "bin/python"
+    if not python.exists():
+        venv.create(folder, with_pip=True)
+    names = [re.split("[<>=]", package)[0] for package in packages]
+    probe = "; ".join(f"import {name}" for name in names)
+    if subprocess.run([python, "-c", probe], capture_output=True).returncode != 0:
+        subprocess.run([python, "-m", "pip", "install", "-q", "--disable-pip-version-check",
+                        *packages], check=True)
+    return str(python)
