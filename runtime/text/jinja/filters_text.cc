@@ -22,7 +22,9 @@ Value as_string(Runtime& rt, const Value& value) {
 template <std::string (*Convert)(std::string_view)>
 Value converting(Runtime& rt, const Value& value, const Arguments& arguments) {
   const Bound bound(rt, "this filter", arguments, {});
-  return rt.string(Convert(as_string(rt, value).text()), value.is_safe());
+  const Value text = as_string(rt, value);
+  rt.step(text.text().size() / 4);  // a table is searched for every character
+  return rt.string(Convert(text.text()), value.is_safe());
 }
 
 Value filter_string(Runtime& rt, const Value& value, const Arguments& arguments) {

@@ -68,20 +68,7 @@ class PercentFormat {
     return size;
   }
 
-  void write_directive() {
-    rt_.step();
-    Directive directive;
-    std::optional<Value> named;
-    if (peek() == '(') {
-      const std::size_t end = format_.find(')', at_);
-      if (end == std::string_view::npos) rt_.fail("'%(' in a format string is never closed");
-      if (!arguments_.is(Kind::kDict)) rt_.fail("'%(name)' in a format string needs a dict");
-      const std::string_view key = format_.substr(at_ + 1, end - at_ - 1);
-      const Value* found = arguments_.dict().find(key);
-      if (!found) rt_.fail("the format string needs '", key, "', which was not given");
-      named = *found;
-      at_ = end + 1;
-    }
+  void read_flags(Directive& directive) {
     for (bool more = true; more;) {
       switch (peek()) {
         case '-':
@@ -104,6 +91,23 @@ class PercentFormat {
       }
       if (more) ++at_;
     }
+  }
+
+  void write_directive() {
+    rt_.step();
+    Directive directive;
+    std::optional<Value> named;
+    if (peek() == '(') {
+      const std::size_t end = format_.find(')', at_);
+      if (end == std::string_view::npos) rt_.fail("'%(' in a format string is never closed");
+      if (!arguments_.is(Kind::kDict)) rt_.fail("'%(name)' in a format string needs a dict");
+      const std::string_view key = format_.substr(at_ + 1, end - at_ - 1);
+      const Value* found = arguments_.dict().find(key);
+      if (!found) rt_.fail("the format string needs '", key, "', which was not given");
+      named = *found;
+      at_ = end + 1;
+    }
+    read_flags(directive);
     directive.width = read_size();
     if (directive.width < 0) {
       directive.left = true;
