@@ -4,20 +4,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <map>
-#include <random>
 
 #include "kernels/device/error.h"
-#include "support/fake_engine.h"
+#include "support/scheduler_driver.h"
 
 namespace tandem::runtime {
 namespace {
-
-using testing::FakeEngine;
-using Tokens = std::vector<std::int32_t>;
-constexpr std::int32_t kVocab = 1000;
-constexpr std::int32_t kEos = 7;
-constexpr int kC = kernels::kChunkTokens;
 
 EngineLimits small_limits() {
   EngineLimits limits;
@@ -27,122 +19,6 @@ EngineLimits small_limits() {
   limits.num_chunks = 64;
   limits.mapped_chunks = 64;
   return limits;
-}
-
-/// Drives scheduler and fake engine one step ahead, as `EngineLoop` does.
-class Driver {
- public:
-  explicit Driver(EngineLimits limits, bool prefix_caching = true)
-      : limits_(limits),
-        engine_(limits, kVocab),
-        scheduler_(SchedulerConfig{limits, prefix_caching, {kEos}}) {}
-
-  void add(Request request) {
-    scheduler_.add(request);
-    requests_[request.id] = request;
-  }
-
-  /// One turn: plan, submit, then the tokens of the plan before it. False when idle.
-  bool turn() {
-    BatchPlan plan = scheduler_.plan();
-    uncommitted_ = in_flight_;
-    if (limits_.synchronous && in_flight_ > 0) commit();
-    const bool rows = plan.num_tokens() > 0;
-    if (rows) {
-      plan = deserialize(serialize(plan));
-      expect_nothing_in_flight_is_reused(plan);
-      engine_.submit(plan);
-      plans.push_back(plan);
-      ++in_flight_;
-    }
-    if (!limits_.synchronous && (in_flight_ == 2 || (!rows && in_flight_ > 0))) commit();
-    return !scheduler_.idle();
-  }
-
-  void run() {
-    int turns = 0;
-    while (turn()) ASSERT_LT(++turns, 200000) << "no progress";
-  }
-
-  void expect_single_run(RequestId id, std::int32_t sample = 0) {
-    const Request& request = requests_.at(id);
-    const Tokens want =
-        FakeEngine::single_run(request, {kEos}, sample, limits_.max_model_len, kVocab);
-    EXPECT_EQ(answers[std::make_pair(id, sample)], want)
-        << "request " << id << " sample " << sample;
-    Sequence sequence;
-    sequence.params = make_slot_params(request, {kEos}, sample);
-    const bool stop = sequence.is_stop_id(want.back());
-    EXPECT_EQ(ends[std::make_pair(id, sample)], stop ? FinishReason::kStop : FinishReason::kLength);
-  }
-
-  Scheduler& scheduler() { return scheduler_; }
-  FakeEngine& engine() { return engine_; }
-
-  std::map<std::pair<RequestId, std::int32_t>, Tokens> answers;
-  std::map<std::pair<RequestId, std::int32_t>, FinishReason> ends;
-  std::vector<RequestId> first_tokens;  ///< Requests in the order of their first token.
-  std::vector<BatchPlan> plans;
-  std::vector<TokenEvent> events;
-
- private:
-  void commit() {
-    --in_flight_;
-    for (const TokenEvent& event : scheduler_.commit(engine_.collect())) {
-      const std::pair<RequestId, std::int32_t> key(event.request, event.sample);
-      EXPECT_FALSE(ends.contains(key)) << "an event after the end";
-      if (answers[key].empty()) first_tokens.push_back(event.request);
-      answers[key].push_back(event.token);
-      if (event.finish != FinishReason::kNone) ends[key] = event.finish;
-      events.push_back(event);
-    }
-  }
-
-  /// Slots and chunks of rows whose step was not committed when `plan` was made stay theirs.
-  void expect_nothing_in_flight_is_reused(const BatchPlan& plan) {
-    std::set<std::int32_t> slots, chunks;
-    for (auto p = plans.end() - uncommitted_; p != plans.end(); ++p) {
-      slots.insert(p->decode_slots.begin(), p->decode_slots.end());
-      for (const PrefillSegment& segment : p->segments) slots.insert(segment.slot);
-    }
-    for (const std::int32_t slot : slots) {
-      chunks.insert(tables_[slot].begin(), tables_[slot].end());
-    }
-    std::set<std::int32_t> fresh;
-    for (const SlotInit& init : plan.inits) {
-      EXPECT_FALSE(slots.contains(init.slot)) << "slot " << init.slot;
-      tables_[init.slot].clear();
-      fresh.insert(init.slot);
-    }
-    for (const ChunkAssign& assign : plan.assigns) {
-      const bool shared =
-          fresh.contains(assign.slot) &&
-          std::any_of(plan.inits.begin(), plan.inits.end(), [&](const SlotInit& init) {
-            return init.slot == assign.slot &&
-                   assign.index < static_cast<std::int32_t>(init.history.size()) / kC;
-          });
-      EXPECT_TRUE(shared || !chunks.contains(assign.chunk)) << "chunk " << assign.chunk;
-      tables_[assign.slot].push_back(assign.chunk);
-    }
-  }
-
-  std::map<std::int32_t, Tokens> tables_;  ///< Chunks by slot.
-  int uncommitted_ = 0;
-  EngineLimits limits_;
-  FakeEngine engine_;
-  Scheduler scheduler_;
-  int in_flight_ = 0;
-  std::map<RequestId, Request> requests_;
-};
-
-Request make_request(RequestId id, int prompt_tokens, int max_tokens, int salt = 0) {
-  Request request;
-  request.id = id;
-  for (int i = 0; i < prompt_tokens; ++i) {
-    request.prompt.push_back(10 + static_cast<std::int32_t>((i * 31 + salt * 17) % 900));
-  }
-  request.params.max_tokens = max_tokens;
-  return request;
 }
 
 TEST(Scheduler, OneRequestGivesTheSingleRunAnswer) {
@@ -429,59 +305,6 @@ TEST(Scheduler, WhatCanNeverRunIsRefused) {
   scheduler.add(make_request(2, 200, 57));
   EXPECT_EQ(scheduler.stats().waiting, 2);
 }
-
-class SchedulerUnderFire : public ::testing::TestWithParam<int> {};
-
-TEST_P(SchedulerUnderFire, EveryAnswerIsTheSingleRunAnswerAndAllChunksComeBack) {
-  std::mt19937 random(static_cast<unsigned>(GetParam()));
-  const auto pick = [&](int low, int high) {
-    return std::uniform_int_distribution<int>(low, high)(random);
-  };
-  EngineLimits limits;
-  limits.max_num_seqs = pick(3, 20);
-  limits.max_num_batched_tokens = pick(limits.max_num_seqs, 200);
-  limits.max_model_len = 480;
-  limits.num_chunks = pick(9, 30);
-  limits.mapped_chunks = pick(1, limits.num_chunks);
-  limits.growth_chunks = pick(1, 5);
-  if (GetParam() % 3 == 0) limits.mapped_chunks = limits.num_chunks, limits.growth_chunks = 0;
-  limits.synchronous = GetParam() % 2 == 1;
-  Driver driver(limits, GetParam() % 5 != 4);
-
-  std::map<RequestId, int> samples;
-  std::set<RequestId> cancelled;
-  for (int id = 0; id < 250;) {
-    const int arrivals = pick(0, 6);
-    for (int i = 0; i < arrivals && id < 250; ++i, ++id) {
-      Request request = make_request(id, pick(1, 250), pick(1, 150), pick(0, 5));
-      if (pick(0, 3) == 0) request.prompt.back() = pick(10, 900);
-      request.params.temperature = static_cast<float>(pick(0, 1));
-      request.params.seed = static_cast<std::uint64_t>(id);
-      request.params.min_tokens = pick(0, 5);
-      request.params.n = pick(0, 9) == 0 ? pick(2, 5) : 1;
-      request.params.stop_token_ids = {pick(0, 999), pick(0, 999), pick(0, 999)};
-      samples[id] = request.params.n;
-      driver.add(request);
-    }
-    for (int i = pick(0, 30); i > 0; --i) driver.turn();
-    if (id > 0 && pick(0, 2) == 0) {
-      const RequestId victim = pick(std::max(0, id - 20), id - 1);
-      cancelled.insert(victim);
-      driver.scheduler().finish(victim);
-    }
-  }
-  driver.run();
-  for (const auto& [id, n] : samples) {
-    for (int s = 0; s < n && !cancelled.contains(id); ++s) driver.expect_single_run(id, s);
-  }
-  const SchedulerStats stats = driver.scheduler().stats();
-  EXPECT_EQ(stats.used_chunks, 0);
-  EXPECT_EQ(stats.running + stats.waiting, 0);
-  RecordProperty("preemptions", static_cast<int>(stats.preemptions));
-  RecordProperty("prefix_hits_tokens", static_cast<int>(stats.prefix_hits_tokens));
-}
-
-INSTANTIATE_TEST_SUITE_P(Seeds, SchedulerUnderFire, ::testing::Range(0, 20));
 
 }  // namespace
 }  // namespace tandem::runtime
