@@ -106,6 +106,7 @@ struct Part {
 };
 
 Part part_of(const std::string& text, const Bound& bound) {
+  if (!bound.set(1) && !bound.set(2)) return {0, text, true};
   const auto size = static_cast<std::int64_t>(count_characters(text));
   const auto clamp = [&](std::int64_t i) {
     return i < 0 ? std::max<std::int64_t>(0, i + size) : i;
