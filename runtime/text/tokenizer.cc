@@ -114,13 +114,16 @@ std::vector<TokenId> Tokenizer::encode(std::string_view text, EncodeOptions opti
 std::string Tokenizer::decode(const std::vector<TokenId>& ids, bool skip_special_tokens) const {
   StreamDecoder decoder(*this, skip_special_tokens);
   std::string text;
-  for (const TokenId id : ids) text += decoder.push(id);
+  for (const TokenId id : ids) {
+    TANDEM_REQUIRE(id >= 0 && id < vocab_size(), "the token id ", id, " is not between 0 and ",
+                   vocab_size() - 1, "; use ids of this model's tokenizer");
+    text += decoder.push(id);
+  }
   return text + decoder.finish();
 }
 
 std::string_view Tokenizer::token_bytes(TokenId id) const {
-  TANDEM_REQUIRE(id >= 0 && id < vocab_size(), "the token id ", id, " is not between 0 and ",
-                 vocab_size() - 1, "; use ids of this model's tokenizer");
+  if (id < 0 || id >= vocab_size()) return {};
   return impl_->bytes[static_cast<std::size_t>(id)];
 }
 
@@ -146,9 +149,7 @@ StreamDecoder& StreamDecoder::operator=(StreamDecoder&&) noexcept = default;
 StreamDecoder::~StreamDecoder() = default;
 
 std::string StreamDecoder::push(TokenId id) {
-  TANDEM_REQUIRE(id >= 0 && id < tokenizer_->vocab_size(), "the token id ", id,
-                 " is not between 0 and ", tokenizer_->vocab_size() - 1,
-                 "; use ids of this model's tokenizer");
+  if (id < 0 || id >= tokenizer_->vocab_size()) return "";
   if (skip_special_ && tokenizer_->is_special(id)) return "";
   const std::string_view text = tokenizer_->impl_->token_text(id);
   return text.empty() ? "" : run_->push(text);

@@ -56,7 +56,8 @@ class Tokenizer {
   /// The text of `ids`; ids outside the vocabulary are a ConfigError.
   std::string decode(const std::vector<TokenId>& ids, bool skip_special_tokens = true) const;
 
-  /// The bytes that `id` adds in the middle of a text (no clean-up, may be half a character).
+  /// The bytes that `id` adds in the middle of a text (no clean-up, may be half a character);
+  /// none for an id that only pads the model's vocabulary.
   std::string_view token_bytes(TokenId id) const;
   bool is_special(TokenId id) const;
   std::optional<TokenId> token_to_id(std::string_view token) const;
@@ -73,7 +74,8 @@ class Tokenizer {
 
 /// Turns tokens into text as they come: `push` returns the longest new text that cannot change
 /// any more (never half a character); `finish` returns the rest, with U+FFFD for broken bytes.
-/// The concatenation equals `Tokenizer::decode` of all pushed ids.
+/// The concatenation equals `Tokenizer::decode` of all pushed ids. Ids that are no token (models
+/// pad their vocabularies, and may sample such an id) add nothing.
 class StreamDecoder {
  public:
   /// `tokenizer` must outlive it.

@@ -71,9 +71,16 @@ TEST(Tokenizer, KnowsItsVocabulary) {
   EXPECT_EQ(tokenizer.token_to_id("nothing"), std::nullopt);
   EXPECT_EQ(tokenizer.token_bytes(260), " w");
   EXPECT_EQ(tokenizer.token_bytes(0xC3), "\xC3");
-  EXPECT_THROW(tokenizer.token_bytes(263), ConfigError);
+  EXPECT_EQ(tokenizer.token_bytes(263), "");
   EXPECT_THROW(tokenizer.decode({-1}), ConfigError);
   EXPECT_THROW(tokenizer.encode("ab\xFF"), ConfigError);
+}
+
+TEST(StreamDecoder, IgnoresIdsThatAreNoToken) {
+  const Tokenizer tokenizer = Tokenizer::from_gguf(hello_vocabulary());
+  StreamDecoder stream(tokenizer);
+  EXPECT_EQ(stream.push(263), "");
+  EXPECT_EQ(stream.push(258), "hello");
 }
 
 TEST(StreamDecoder, NeverGivesHalfACharacter) {
