@@ -63,6 +63,9 @@ std::unique_ptr<Engine> make_engine(comm::ControlPlane& control, const ModelConf
   control.together([&] {
     CudaOptions options;
     options.device = sizes.cuda.device;
+    // The streaming decode kernels end with an illegal instruction on an H200 in the projection
+    // parity test; cuBLASLt, which passed, multiplies until they are right.
+    options.decode_matmul = DecodeMatmul::kCublasLt;
     options.domains = parse_mem_sync_domains(sizes.cuda.mem_sync_domains);
     context = std::make_unique<Context<Cuda>>(options);
     model.emplace(
