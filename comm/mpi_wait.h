@@ -18,7 +18,7 @@ struct WaitPolicy {
 
 /// Plans come one per step: a follower that heard nothing for a while is idle.
 inline constexpr WaitPolicy kControlWait{std::chrono::microseconds(200),
-                                         std::chrono::microseconds(2000), 1};
+                                         std::chrono::microseconds(6000), 1};
 /// Inside a step the others are only skewed: naps stay short and start late.
 inline constexpr WaitPolicy kDataWait{std::chrono::microseconds(2000),
                                       std::chrono::microseconds(20), 16};
