@@ -36,7 +36,11 @@ class ModelLoader {
       : ctx_(ctx), checkpoint_(checkpoint), names_(config), config_(config), shard_(shard) {}
 
   /// Rotary tables cover positions below `max_position`.
+  /// ConfigError when the seams cannot run what the config asks for.
   Model<T, D> load(std::int64_t max_position) {
+    TANDEM_REQUIRE(!config_.qk_norm_full, config_.name, " is a ", config_.architecture,
+                   ", whose norm of queries and keys spans all heads: Tandem reads it but cannot "
+                   "run it; use a model of another family");
     Model<T, D> model{config_, shard_, {}, {}, {}, {}, {}, {}, 0};
     for (std::int64_t i = 0; i < config_.num_layers(); ++i) model.layers.push_back(load_layer(i));
     model.head = matrix({{names_.head(), shard_.vocab()}});
