@@ -134,10 +134,7 @@ std::optional<po::variables_map> parse(Ranks& ranks, const std::vector<std::stri
       "help,h", "this text");
   options.engine.add_to(description);
   options.sampling.add_to(description);
-  auto values = parse_options("chat", arguments, description);
-  if (values.count("help") == 0) return values;
-  if (ranks.first()) std::fputs(concat(description).c_str(), stdout);
-  return std::nullopt;
+  return parse_or_help(ranks.first(), "chat", arguments, description);
 }
 
 }  // namespace

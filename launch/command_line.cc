@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <cstdlib>
 #include <numeric>
 
@@ -79,6 +80,15 @@ po::variables_map parse_options(const std::string& command,
     throw ConfigError(concat(error.what(), "; see tandem ", command, " --help"));
   }
   return values;
+}
+
+std::optional<po::variables_map> parse_or_help(bool print_help, const std::string& command,
+                                               const std::vector<std::string>& arguments,
+                                               const po::options_description& options) {
+  po::variables_map values = parse_options(command, arguments, options);
+  if (values.count("help") == 0) return values;
+  if (print_help) std::fputs(concat(options).c_str(), stdout);
+  return std::nullopt;
 }
 
 std::int64_t parse_bytes(const std::string& flag, const std::string& text) {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <boost/program_options.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,12 @@ boost::program_options::variables_map parse_options(
     const std::string& command, const std::vector<std::string>& arguments,
     const boost::program_options::options_description& options,
     const boost::program_options::positional_options_description& positional = {});
+
+/// The same for a command that is to run: nothing when `--help` was given, which is printed to
+/// standard output when `print_help` says so (one rank of a job should).
+std::optional<boost::program_options::variables_map> parse_or_help(
+    bool print_help, const std::string& command, const std::vector<std::string>& arguments,
+    const boost::program_options::options_description& options);
 
 /// The candidate that `word` most likely meant, or "" when none is near.
 std::string nearest(const std::string& word, const std::vector<std::string>& candidates);

@@ -46,15 +46,12 @@ std::optional<DoctorOptions> parse(Ranks& ranks, const std::vector<std::string>&
       "a file of cluster_configs/: compare with what it promises")(
       "allow-shared-gpu", "several ranks may have one GPU (tests only)")(
       "json", "one JSON object on stdout");
-  const auto values = parse_options("doctor", arguments, options);
-  if (values.count("help")) {
-    if (ranks.first()) std::printf("%s", concat(options).c_str());
-    return std::nullopt;
-  }
+  const auto values = parse_or_help(ranks.first(), "doctor", arguments, options);
+  if (!values) return std::nullopt;
   TANDEM_REQUIRE(result.device == "auto" || result.device == "cpu" || result.device == "cuda",
                  "--device ", result.device, " is none of auto, cpu, cuda");
-  result.json = values.count("json") != 0;
-  result.allow_shared_gpu = values.count("allow-shared-gpu") != 0;
+  result.json = values->count("json") != 0;
+  result.allow_shared_gpu = values->count("allow-shared-gpu") != 0;
   return result;
 }
 

@@ -60,11 +60,9 @@ int run_launch(const std::string& program, const std::vector<std::string>& argum
       "ranks", po::value(&ranks)->default_value(0), "ranks to start; 0: all of the cluster")(
       "dry-run", "print the line and the hostfile, start nothing");
   const auto split = std::find(arguments.begin(), arguments.end(), "--");
-  const auto values = parse_options("launch", {arguments.begin(), split}, options);
-  if (values.count("help")) {
-    std::printf("%s", concat(options).c_str());
-    return 0;
-  }
+  const auto values =
+      parse_or_help(/*print_help=*/true, "launch", {arguments.begin(), split}, options);
+  if (!values) return 0;
   const std::string usage = "write: tandem launch --cluster FILE -- generate --model MODEL ...";
   TANDEM_REQUIRE(!file.empty(), "launch needs a cluster; ", usage);
   TANDEM_REQUIRE(split != arguments.end() && split + 1 != arguments.end(),
@@ -83,7 +81,7 @@ int run_launch(const std::string& program, const std::vector<std::string>& argum
     command.insert(command.end(), {"--device", cluster.device});
   LaunchLine line =
       build_launch_line(cluster, ranks, std::getenv("SLURM_JOB_ID") != nullptr, command);
-  if (values.count("dry-run")) {
+  if (values->count("dry-run")) {
     print_plan(line);
     return 0;
   }

@@ -50,11 +50,7 @@ bool parse(Ranks& ranks, const std::vector<std::string>& arguments, Options& opt
   // clang-format on
   options.engine.max_num_seqs = 256;
   options.engine.add_to(description);
-  const auto values = parse_options("serve", arguments, description);
-  if (values.count("help") > 0) {
-    if (ranks.first()) std::fputs(concat(description).c_str(), stdout);
-    return false;
-  }
+  if (!parse_or_help(ranks.first(), "serve", arguments, description)) return false;
   options.engine.validate(ranks.control.size(), "serve");
   TANDEM_REQUIRE(options.port >= 0 && options.port <= 65535, "--port ", options.port,
                  " is not a port; use 1 to 65535, or 0 for a free one");

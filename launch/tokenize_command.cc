@@ -64,11 +64,7 @@ int run_tokenize(Ranks& ranks, const std::vector<std::string>& arguments) {
       ("no-special-tokens", po::bool_switch(&options.no_special_tokens), "add none; with --ids: leave them out")
       ("json", po::bool_switch(&options.json), "JSON on standard output")
       ("help,h", "this text");
-  const auto values = parse_options("tokenize", arguments, description);
-  if (values.count("help") != 0) {
-    if (ranks.first()) std::fputs(concat(description).c_str(), stdout);
-    return 0;
-  }
+  if (!parse_or_help(ranks.first(), "tokenize", arguments, description)) return 0;
   TANDEM_REQUIRE(!options.model.empty(),
                  "no model was named; use tandem tokenize --model FOLDER --text TEXT");
   ranks.control.together([&] {

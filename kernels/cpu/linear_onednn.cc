@@ -81,9 +81,6 @@ template <>
 struct LinearWeight<Float16, Cpu>::Packed {};
 
 template <typename T>
-LinearWeight<T, Cpu>::LinearWeight() = default;
-
-template <typename T>
 LinearWeight<T, Cpu>::LinearWeight(Context<Cpu>&, Buffer<T, Cpu> row_major, std::int64_t rows,
                                    std::int64_t cols)
     : rows_(rows), cols_(cols) {
@@ -92,13 +89,6 @@ LinearWeight<T, Cpu>::LinearWeight(Context<Cpu>&, Buffer<T, Cpu> row_major, std:
   else
     packed_ = std::make_unique<Packed>(row_major.data(), rows, cols);
 }
-
-template <typename T>
-LinearWeight<T, Cpu>::LinearWeight(LinearWeight&&) noexcept = default;
-template <typename T>
-LinearWeight<T, Cpu>& LinearWeight<T, Cpu>::operator=(LinearWeight&&) noexcept = default;
-template <typename T>
-LinearWeight<T, Cpu>::~LinearWeight() = default;
 
 template <typename T, typename Out>
 void matmul(Context<Cpu>&, TensorView<const T, Cpu> x, const LinearWeight<T, Cpu>& w,
@@ -115,18 +105,6 @@ void matmul(Context<Cpu>&, TensorView<const T, Cpu> x, const LinearWeight<T, Cpu
     w.packed()->multiply(x, out);
 }
 
-template class LinearWeight<float, Cpu>;
-template class LinearWeight<BFloat16, Cpu>;
-template class LinearWeight<Float16, Cpu>;
-template void matmul(Context<Cpu>&, TensorView<const float, Cpu>, const LinearWeight<float, Cpu>&,
-                     TensorView<float, Cpu>);
-template void matmul(Context<Cpu>&, TensorView<const BFloat16, Cpu>,
-                     const LinearWeight<BFloat16, Cpu>&, TensorView<BFloat16, Cpu>);
-template void matmul(Context<Cpu>&, TensorView<const BFloat16, Cpu>,
-                     const LinearWeight<BFloat16, Cpu>&, TensorView<float, Cpu>);
-template void matmul(Context<Cpu>&, TensorView<const Float16, Cpu>,
-                     const LinearWeight<Float16, Cpu>&, TensorView<Float16, Cpu>);
-template void matmul(Context<Cpu>&, TensorView<const Float16, Cpu>,
-                     const LinearWeight<Float16, Cpu>&, TensorView<float, Cpu>);
+#include "kernels/cpu/linear_instances.inl"
 
 }  // namespace tandem::kernels

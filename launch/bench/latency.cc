@@ -184,11 +184,7 @@ std::optional<Options> parse(Ranks& ranks, const std::vector<std::string>& argum
       ("json", po::value(&options.json), "write the results to this file; - is standard output")
       ("help,h", "this text");
   options.engine.add_to(description);
-  const auto values = parse_options("bench latency", arguments, description);
-  if (values.count("help") != 0) {
-    if (ranks.first()) std::fputs(concat(description).c_str(), stdout);
-    return std::nullopt;
-  }
+  if (!parse_or_help(ranks.first(), "bench latency", arguments, description)) return std::nullopt;
   for (const auto* list : {&options.batches, &options.contexts, &options.prefills})
     for (const std::int32_t value : *list)
       TANDEM_REQUIRE(value > 0, "a batch size or length must be at least 1, not ", value);
