@@ -15,8 +15,9 @@
 #include <optional>
 #include <thread>
 
+#include "comm/launcher_end.h"
 #include "comm/shared_memory_files.h"
-#include "comm/stuck_launcher.h"
+#include "comm/termination_signal.h"
 #include "comm/watchdog_link.h"
 #include "kernels/device/log.h"
 
@@ -33,6 +34,19 @@ constexpr Seconds kSuspended{3};
 constexpr Seconds kJustWoken{2};
 /// After a rank left with an error the others have this long to leave by themselves.
 constexpr Seconds kFollowOut{5};
+/// A rank that gets SIGTERM looks so long for the reason: launchers that saw a rank or a host die
+/// send it to the others, and SIGKILL a second later. Rank 0 hears from everybody, so it goes
+/// first.
+constexpr Seconds kTellReason{0.6};
+constexpr Seconds kTellReasonFollower{0.8};
+/// Silence that is a reason by then; heartbeats come every quarter of a second.
+constexpr double kSilentAtTheEnd_s = 1;
+/// How long rank 0 looks for the death of a rank behind another's failure, and how long the others
+/// wait for rank 0 to tell theirs.
+constexpr std::chrono::milliseconds kLastLook{50};
+constexpr std::chrono::milliseconds kAnswer{2000};
+/// As a shell would say it: 128 + SIGTERM.
+constexpr int kTerminatedExitCode = 143;
 
 }  // namespace
 
@@ -54,7 +68,9 @@ class Watchdog::Impl {
       ranks_[r].left = rank_ != 0 && r != 0 && r != static_cast<std::size_t>(rank_);
     }
     control_.report_to(&progress_);
-    if (ranks_.size() > 1) thread_ = std::thread([this] { run(); });
+    if (ranks_.size() == 1) return;
+    termination_.emplace();
+    thread_ = std::thread([this] { run(); });
   }
 
   ~Impl() {
@@ -62,6 +78,10 @@ class Watchdog::Impl {
     leaving_ = true;
     wake();
     if (thread_.joinable()) thread_.join();
+    // Nobody looks at it any more, and MPI_Finalize may take long.
+    const bool told_to_end = told_to_end_at_ || (termination_ && termination_->take());
+    termination_.reset();
+    if (told_to_end) ::raise(SIGTERM);
   }
 
   Progress& progress() { return progress_; }
@@ -80,11 +100,7 @@ class Watchdog::Impl {
       log_error(sentence);
       leave_process(exit_code);
     }
-    {
-      const std::scoped_lock lock(mutex_);
-      if (failure_.empty()) failure_ = text;
-      failure_code_ = exit_code;
-    }
+    fail_soon(text, exit_code);
     wake();
     // The heartbeat thread ends the process; this is for the case that it cannot.
     std::this_thread::sleep_for(std::chrono::seconds(5));
@@ -97,6 +113,14 @@ class Watchdog::Impl {
   void wake() {
     const std::uint64_t one = 1;
     [[maybe_unused]] const auto written = ::write(wake_.descriptor(), &one, sizeof one);
+  }
+
+  /// The first failure is the one that is told.
+  void fail_soon(const std::string& text, int exit_code) {
+    const std::scoped_lock lock(mutex_);
+    if (!failure_.empty()) return;
+    failure_ = text;
+    failure_code_ = exit_code;
   }
 
   void run() {
@@ -126,6 +150,7 @@ class Watchdog::Impl {
                        ") has left the job with an error"),
                 first_out_code_);
       if (const auto verdict = judge_ranks(now)) end_after_verdict(*verdict);
+      heed_termination(now);
       wait_for_event(next_beat);
     }
   }
@@ -139,13 +164,15 @@ class Watchdog::Impl {
   }
 
   void wait_for_event(Clock::time_point until) {
-    std::vector<pollfd> entries{{wake_.descriptor(), POLLIN, 0}};
+    std::vector<pollfd> entries{{wake_.descriptor(), POLLIN, 0},
+                                {termination_->descriptor(), POLLIN, 0}};
     for (const Link& link : star_.links)
       if (link.open()) entries.push_back({link.descriptor(), POLLIN, 0});
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(until - Clock::now());
     ::poll(entries.data(), entries.size(), std::max(0, static_cast<int>(left.count())));
     std::uint64_t count = 0;
     [[maybe_unused]] const auto got = ::read(wake_.descriptor(), &count, sizeof count);
+    if (termination_->take() && !told_to_end_at_) told_to_end_at_ = Clock::now();
   }
 
   void receive_frames(Clock::time_point now) {
@@ -153,7 +180,7 @@ class Watchdog::Impl {
       while (const auto frame = star_.links[r].receive()) {
         heard_[r] = now;
         RankState& rank = ranks_[r];
-        if (frame->type == FrameType::kFail) return fail_received(*frame);
+        if (frame->type == FrameType::kFail) fail_received(*frame);
         if (frame->type == FrameType::kLeave) note_leave(*frame, now);
         if (frame->type != FrameType::kBeat) continue;
         rank.kind = frame->kind;
@@ -162,6 +189,15 @@ class Watchdog::Impl {
       }
       note_connection(r);
     }
+  }
+
+  /// After SIGTERM this rank goes on for a moment, in which `judge_ranks` may find the reason.
+  void heed_termination(Clock::time_point now) {
+    const Seconds patience = rank_ == 0 ? kTellReason : kTellReasonFollower;
+    if (told_to_end_at_ && now - *told_to_end_at_ > patience)
+      fail_soon(concat("rank ", rank_, " (host ", ranks_[index()].host,
+                       ") was told to end (SIGTERM) in ", ranks_[index()].stage),
+                kTerminatedExitCode);
   }
 
   void note_leave(const Frame& frame, Clock::time_point now) {
@@ -178,7 +214,7 @@ class Watchdog::Impl {
   }
 
   void fail_received(const Frame& frame) {
-    if (rank_ == 0) end_job(frame.text.data(), frame.exit_code);
+    if (rank_ == 0) return fail_soon(frame.text.data(), frame.exit_code);
     log_info("ended by rank 0: ", frame.text.data());  // rank 0 has printed it
     leave_process(frame.exit_code);
   }
@@ -200,6 +236,7 @@ class Watchdog::Impl {
     for (std::size_t r = 0; r < ranks_.size(); ++r)
       ranks_[r].silent_s = Seconds(now - heard_[r]).count();
     Deadlines deadlines = config_.deadlines;
+    if (told_to_end_at_) deadlines.alive_s = kSilentAtTheEnd_s;
     if (rank_ != 0) deadlines.step_s = deadlines.load_s = 0;  // progress is rank 0's business
     return judge(ranks_, deadlines);
   }
@@ -226,23 +263,32 @@ class Watchdog::Impl {
       exit_code = failure_code_;
     }
     if (text.empty()) return;
-    if (rank_ == 0) end_job(text, exit_code);
-    send_to_all(FrameType::kFail, text, exit_code);
-    // Rank 0 prints it and answers; when it does not, this rank is the only witness.
-    const auto deadline = Clock::now() + std::chrono::seconds(2);
-    while (star_.links[0].open() && Clock::now() < deadline) {
+    if (rank_ != 0) send_to_all(FrameType::kFail, text, exit_code);
+    // A rank also fails because another one has died: then that one is the reason. Rank 0 answers
+    // the others; when it does not, this rank is the only witness.
+    const auto deadline = Clock::now() + (rank_ == 0 ? kLastLook : kAnswer);
+    const auto heard = [&] { return rank_ == 0 || star_.links[0].open(); };
+    while (heard() && !a_rank_is_lost() && Clock::now() < deadline) {
       wait_for_event(deadline);
       receive_frames(Clock::now());
     }
+    const auto verdict = a_rank_is_lost() ? judge_ranks(Clock::now()) : std::nullopt;
+    if (rank_ == 0) end_job(verdict.value_or(text), verdict ? kBrokenJobExitCode : exit_code);
+    if (verdict) log_error(*verdict);
     log_error(text);
     leave_process(exit_code);
   }
 
+  bool a_rank_is_lost() const {
+    return std::any_of(ranks_.begin(), ranks_.end(),
+                       [](const RankState& rank) { return rank.connection_lost && !rank.left; });
+  }
+
   [[noreturn]] void end_after_verdict(const std::string& verdict) {
     const auto out_of_reach = [&](const RankState& rank) {
-      return !rank.left && rank.silent_s > config_.deadlines.alive_s;
+      return !rank.left && rank.silent_s > kSilentAtTheEnd_s;
     };
-    if (std::any_of(ranks_.begin(), ranks_.end(), out_of_reach)) end_launcher_if_stuck();
+    if (std::any_of(ranks_.begin(), ranks_.end(), out_of_reach)) launcher_may_be_stuck_ = true;
     // A rank that was stopped wakes up to find the others gone: it is the culprit, not they.
     if (Clock::now() - woke_at_ < kJustWoken)
       end_job(concat("this rank was stopped for ", static_cast<int>(stopped_for_.count()),
@@ -281,6 +327,7 @@ class Watchdog::Impl {
     }
     if (on_failure) on_failure();
     remove_mpi_shared_memory_files();
+    if (ranks_.size() > 1) hurry_launcher(launcher_may_be_stuck_);
     ::_exit(exit_code);
   }
 
@@ -296,6 +343,9 @@ class Watchdog::Impl {
   Seconds stopped_for_{0};  ///< The last time this process did not run for long, and its end.
   Clock::time_point woke_at_{};
   Socket wake_;
+  std::optional<TerminationSignal> termination_;  ///< None when this rank is alone.
+  std::optional<Clock::time_point> told_to_end_at_;
+  std::atomic<bool> launcher_may_be_stuck_{false};
   std::atomic<bool> leaving_{false};
   std::atomic<int> leaving_code_{0};
   std::optional<int> first_out_;  ///< The first rank that left with an error.

@@ -47,9 +47,8 @@ Words mpirun_words(const ClusterConfig& cluster, const Spread& spread, const Lau
     append(words, {"--hostfile", kHostfile, "--map-by", concat("ppr:", spread.per_host, ":node")});
   else
     words.push_back("--oversubscribe");
-  // Ranks bind themselves (mpirun would give each one core); without the last setting mpirun takes
-  // three seconds to end after a rank has failed.
-  append(words, {"--bind-to", "none", "--mca", "odls_base_sigkill_timeout", "0"});
+  // Ranks bind themselves; mpirun would give each one core.
+  append(words, {"--bind-to", "none"});
   for (const auto& [name, value] : line.environment)
     if (name.rfind("OMPI_MCA_", 0) != 0) append(words, {"-x", name});  // those are exported anyway
   return words;

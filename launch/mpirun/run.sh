@@ -40,9 +40,8 @@ if [ -n "$interface" ]; then
   options+=(--mca btl_tcp_if_include "$interface" --mca oob_tcp_if_include "$interface"
     -x "NCCL_SOCKET_IFNAME=$interface")
 fi
-# Ranks bind themselves; mpirun would give each rank one core. Without the last setting mpirun
-# takes three seconds to end after a rank has failed.
-options+=(--bind-to none --mca odls_base_sigkill_timeout 0)
+# Ranks bind themselves; mpirun would give each rank one core.
+options+=(--bind-to none)
 for name in LD_LIBRARY_PATH NCCL_DEBUG NCCL_IB_HCA NCCL_NVLS_ENABLE OMP_NUM_THREADS; do
   [ -z "${!name:-}" ] || options+=(-x "$name")
 done

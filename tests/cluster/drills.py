@@ -19,7 +19,7 @@ RANKS, PER_HOST = 4, 2
 
 @dataclasses.dataclass
 class Drill:
-    fault: str  # kill, stop (one rank), cut (its host's link), lose (its host); from inside the
+    fault: str  # kill, term (SIGTERM), stop (one rank), cut (its host's link), lose (its host); from inside the
     # rank: wedge, throw, segv, config (a ConfigError of this rank alone)
     rank: int
     limit_s: float  # from the fault to the last rank gone, and to the last process gone
@@ -42,15 +42,15 @@ def launch_line(launcher, cluster):
         return ["srun", "--mpi=pmix", "--kill-on-bad-exit=1", "-N2",
                 f"--ntasks-per-node={PER_HOST}"]
     return ["mpirun", "--hostfile", cluster.hostfile(PER_HOST), "-np", str(RANKS), "--map-by",
-            f"ppr:{PER_HOST}:node", "--bind-to", "none",
-            # mpirun otherwise takes 3 s to end after its last rank has gone.
-            "--mca", "odls_base_sigkill_timeout", "0"]
+            f"ppr:{PER_HOST}:node", "--bind-to", "none"]
 
 
 def inject(drill, cluster, pid):
     host = cluster.hosts[drill.rank // PER_HOST]
     if drill.fault == "kill":
         os.kill(pid, signal.SIGKILL)
+    elif drill.fault == "term":
+        os.kill(pid, signal.SIGTERM)
     elif drill.fault == "stop":
         os.kill(pid, signal.SIGSTOP)
     elif drill.fault == "cut":

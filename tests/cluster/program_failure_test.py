@@ -23,7 +23,7 @@ class ProgramFailure(unittest.TestCase):
             with open(log, "w") as output:
                 job = cluster.popen(cluster.hosts[0], [
                     "mpirun", "--hostfile", cluster.hostfile(1), "-n", "2", "--map-by",
-                    "ppr:1:node", "--mca", "odls_base_sigkill_timeout", "0", TANDEM, *words],
+                    "ppr:1:node", TANDEM, *words],
                     stdout=output, stderr=output)
             wait_until(lambda: ready(log.read_text(errors="replace")), 30, "the program did not start")
             time.sleep(0.6)  # heartbeats carry the stage twice a second or more

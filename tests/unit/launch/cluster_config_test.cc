@@ -111,8 +111,8 @@ TEST(LaunchLine, MpirunOverHosts) {
   const LaunchLine line = build_launch_line(config, 4, false, {"tandem", "generate"});
   EXPECT_EQ(line.hostfile, "node08 slots=2\nnode09 slots=2\n");
   EXPECT_EQ(quoted(line.words),
-            "mpirun -n 4 --hostfile '{hostfile}' --map-by ppr:2:node --bind-to none --mca "
-            "odls_base_sigkill_timeout 0 -x OMP_PROC_BIND tandem generate");
+            "mpirun -n 4 --hostfile '{hostfile}' --map-by ppr:2:node --bind-to none -x "
+            "OMP_PROC_BIND tandem generate");
   EXPECT_EQ(line.environment.at(2).first, "OMPI_MCA_btl_tcp_if_include");
   EXPECT_THROW(build_launch_line(config, 7, false, {"tandem"}), ConfigError);
   EXPECT_THROW(build_launch_line(config, 5, false, {"tandem"}), ConfigError);

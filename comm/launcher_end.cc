@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "comm/stuck_launcher.h"
+#include "comm/launcher_end.h"
 
 #include <fcntl.h>
 #include <spawn.h>
@@ -9,25 +9,30 @@
 
 namespace tandem::comm {
 
-void end_launcher_if_stuck() noexcept {
-  // mpirun 4.1 crashes with a stack trace when it is forced to end by a second SIGTERM, so it is
-  // killed, and what it would have removed is removed here. The name is compared each time because
-  // the process number may have a new owner by then.
+void hurry_launcher(bool kill_when_stuck) noexcept {
+  // A signal with a handler ends a sleep, and SIGCHLD is one that a launcher gets all the time; the
+  // first comes after the other ranks had the time to leave by themselves. mpirun 4.1 crashes with
+  // a stack trace when it is forced to end by a second SIGTERM, so it is killed, and what it would
+  // have removed is removed here. The name is compared each time because the process number may
+  // have a new owner by then.
   constexpr const char* kScript = R"(
     for i in 1 2 3 4 5 6 7 8 9 10 11 12 13; do
       case $(cat /proc/$1/comm 2>/dev/null) in
-        mpirun|mpirun.openmpi|mpiexec|orterun|orted|prterun|prted) sleep 0.2;;
+        mpirun|mpirun.openmpi|mpiexec|orterun|orted|prterun|prted) sleep 0.2; kill -CHLD $1;;
         *) exit 0;;
       esac
-    done
+    done 2>/dev/null
+    [ "$2" = kill ] || exit 0
     kill -KILL $1
     case $OMPI_FILE_LOCATION in
       */ompi.*/*/*/*) rm -rf "${OMPI_FILE_LOCATION%/*/*}"; rmdir "${OMPI_FILE_LOCATION%/*/*/*}";;
     esac)";
   char parent[32];
   std::snprintf(parent, sizeof parent, "%d", static_cast<int>(::getppid()));
-  char shell[] = "sh", option[] = "-c";
-  char* const arguments[] = {shell, option, const_cast<char*>(kScript), shell, parent, nullptr};
+  char shell[] = "sh", option[] = "-c", kill[] = "kill", wait[] = "wait";
+  char* const arguments[] = {shell,  option, const_cast<char*>(kScript),
+                             shell,  parent, kill_when_stuck ? kill : wait,
+                             nullptr};
   posix_spawn_file_actions_t actions;
   posix_spawnattr_t attributes;
   if (::posix_spawn_file_actions_init(&actions) != 0) return;
