@@ -18,6 +18,16 @@ struct RopeTable {
   std::int32_t rotary_dim = 0;
 };
 
+/// One norm of all query heads and one of all key heads, over the heads of all ranks (OLMo 2).
+template <Device D>
+struct JointNorm {
+  float* squares = nullptr;  ///< [num_tokens, 2]: sums of squares of q and of k over all ranks.
+                             ///< Null: every head is normed by itself.
+  std::int32_t q_dims = 0, k_dims = 0;  ///< Of all ranks together.
+  std::int32_t first_own_kv_head = 0;   ///< KV heads before it are summed up by another rank, which
+                                        ///< holds them too.
+};
+
 template <typename T, Device D>
 struct QkvArgs {
   const StepView<D>* step = nullptr;
@@ -25,7 +35,10 @@ struct QkvArgs {
   const LinearWeight<T, D>* weight =
       nullptr;                  ///< [(q_heads + 2 kv_heads) * head_dim, hidden]: q, k, v
   const float* bias = nullptr;  ///< [rows of weight] or null
-  Norm<D> q_norm, k_norm;       ///< Over head_dim, before rotary; null: none.
+  /// Before rotary; null: none. Weights are [head_dim], one for all heads, or with a joint norm
+  /// [heads of this rank * head_dim].
+  Norm<D> q_norm, k_norm;
+  JointNorm<D> joint;
   RopeTable<D> rope;
   std::int32_t num_q_heads = 0;  ///< Of this rank; kv heads are in `kv`.
   std::int32_t layer = 0;
@@ -34,10 +47,21 @@ struct QkvArgs {
                          ///< return its first q_heads * head_dim columns hold q.
 };
 
-/// Enqueued on the compute stream. Inert rows (position < 0) append nothing.
+/// Enqueued on the compute stream. Inert rows (position < 0) append nothing. Without joint norm.
 template <typename T>
 void qkv_project(Context<Cpu>& ctx, const QkvArgs<T, Cpu>& args);
 template <typename T>
 void qkv_project(Context<Cuda>& ctx, const QkvArgs<T, Cuda>& args);
+
+/// The same with a joint norm, in two calls: the matmul and this rank's part of `joint.squares`,
+/// then, once they are summed over the ranks, all that follows.
+template <typename T>
+void qkv_project_squares(Context<Cpu>& ctx, const QkvArgs<T, Cpu>& args);
+template <typename T>
+void qkv_project_squares(Context<Cuda>& ctx, const QkvArgs<T, Cuda>& args);
+template <typename T>
+void qkv_finish(Context<Cpu>& ctx, const QkvArgs<T, Cpu>& args);
+template <typename T>
+void qkv_finish(Context<Cuda>& ctx, const QkvArgs<T, Cuda>& args);
 
 }  // namespace tandem::kernels

@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// The seams that talk to other ranks: row-parallel projection and vocab-parallel embedding.
+// The seams that talk to other ranks: row-parallel projection, vocab-parallel embedding, and a norm
+// of queries and keys that spans all heads.
 // Megatron-LM's split (Shoeybi et al. 2019, arXiv 1909.08053): columns first, then rows, one sum
 // after each pair. A group of one rank takes the fused path without any communication.
 #pragma once
 
 #include "kernels/embed.h"
+#include "kernels/qkv_project.h"
 #include "parallel/tp_group.h"
 
 namespace tandem::parallel {
 
-/// branch = sum over ranks of x W^T, then `add_norm`. x `[tokens, K of this rank]`, W `[hidden, K of
-/// this rank]`, `partial` `[tokens, hidden]` scratch; `args.branch` is set here.
+/// branch = sum over ranks of x W^T, then `add_norm`. x `[tokens, K of this rank]`, W `[hidden, K
+/// of this rank]`, `partial` `[tokens, hidden]` scratch; `args.branch` is set here.
 template <typename T, Device D>
 void project_reduce_add_norm(Context<D>& ctx, const TpGroup<D>& group, TensorView<const T, D> x,
                              const kernels::LinearWeight<T, D>& weight, TensorView<T, D> partial,
@@ -25,6 +27,19 @@ void project_reduce_add_norm(Context<D>& ctx, const TpGroup<D>& group, TensorVie
   }
   kernels::matmul<T, T>(ctx, x, weight, partial);
   group.communicator->reduce_add_norm(ctx, partial, args);
+}
+
+/// `qkv_project`; a joint norm of queries and keys takes one small all-reduce of sums of squares.
+template <typename T, Device D>
+void project_qkv(Context<D>& ctx, const TpGroup<D>& group, const kernels::QkvArgs<T, D>& args) {
+  if (args.joint.squares == nullptr) {
+    kernels::qkv_project(ctx, args);
+    return;
+  }
+  kernels::qkv_project_squares(ctx, args);
+  if (group.size > 1)
+    group.communicator->all_reduce_sum(ctx, Span<float, D>{args.joint.squares, 2 * args.x.rows});
+  kernels::qkv_finish(ctx, args);
 }
 
 /// The embedding of every row, summed over the shards of the vocabulary.

@@ -71,6 +71,7 @@ Shard::Shard(const ShardShape& shape, int rank, int size) : rank_(rank), size_(s
   q_heads_ = heads.q;
   kv_heads_ = heads.kv;
   const std::int64_t group = shape.num_heads / shape.num_kv_heads;
+  first_own_kv_head_ = kv_heads_.begin * group < q_heads_.begin ? 1 : 0;
   for (std::int64_t q = q_heads_.begin; q < q_heads_.end; ++q)
     kv_head_of_q_.push_back(static_cast<std::int32_t>(q / group - kv_heads_.begin));
   intermediate_ = split_evenly(shape.intermediate_size, kColumnUnit, rank, size);

@@ -41,6 +41,9 @@ class Shard {
   int size() const { return size_; }
   Range q_heads() const { return q_heads_; }
   Range kv_heads() const { return kv_heads_; }
+  /// 1 when the rank before also holds this rank's first KV head, else 0: each KV head belongs to
+  /// the first rank that holds it.
+  std::int64_t first_own_kv_head() const { return first_own_kv_head_; }
   Range intermediate() const { return intermediate_; }
   Range vocab() const { return vocab_; }
   /// This rank's KV head number for each of its query heads.
@@ -48,6 +51,7 @@ class Shard {
 
  private:
   int rank_, size_;
+  std::int64_t first_own_kv_head_ = 0;
   Range q_heads_, kv_heads_, intermediate_, vocab_;
   std::vector<std::int32_t> kv_head_of_q_;
 };

@@ -6,7 +6,6 @@
 
 #include "kernels/attend.h"
 #include "kernels/gate_up_act.h"
-#include "kernels/qkv_project.h"
 #include "kvcache/kv_cache.h"
 #include "parallel/parallel_linear.h"
 #include "runtime/model.h"
@@ -56,6 +55,7 @@ class Decoder {
   const Model<T, D>& model_;
   std::int64_t q_cols_, qkv_cols_, intermediate_;
   Buffer<T, D> residual_, normed_, partial_, qkv_, attended_, gate_up_, activated_;
+  Buffer<float, D> squares_;  ///< [max_tokens, 2] of a joint norm of queries and keys
 };
 
 }  // namespace tandem::runtime

@@ -18,12 +18,14 @@ Decoder<T, D>::Decoder(const Model<T, D>& model, std::int64_t max_tokens)
       qkv_(max_tokens * qkv_cols_),
       attended_(max_tokens * q_cols_),
       gate_up_(max_tokens * 2 * intermediate_),
-      activated_(max_tokens * intermediate_) {}
+      activated_(max_tokens * intermediate_),
+      squares_(model.config.qk_norm_full ? 2 * max_tokens : 0) {}
 
 template <typename T, Device D>
 std::int64_t Decoder<T, D>::activation_bytes() const {
   return residual_.size_bytes() + normed_.size_bytes() + partial_.size_bytes() + qkv_.size_bytes() +
-         attended_.size_bytes() + gate_up_.size_bytes() + activated_.size_bytes();
+         attended_.size_bytes() + gate_up_.size_bytes() + activated_.size_bytes() +
+         squares_.size_bytes();
 }
 
 template <typename T, Device D>
@@ -89,7 +91,11 @@ void Decoder<T, D>::attention(Context<D>& ctx, const parallel::TpGroup<D>& group
   qkv.layer = static_cast<std::int32_t>(layer);
   qkv.kv = kv;
   qkv.qkv = qkv_.view(step.num_tokens, qkv_cols_);
-  kernels::qkv_project(ctx, qkv);
+  if (config.qk_norm_full)
+    qkv.joint = {squares_.data(), static_cast<std::int32_t>(config.num_heads * config.head_dim),
+                 static_cast<std::int32_t>(config.num_kv_heads * config.head_dim),
+                 static_cast<std::int32_t>(model_.shard.first_own_kv_head())};
+  parallel::project_qkv(ctx, group, qkv);
 
   kernels::AttendArgs<T, D> attend;
   attend.step = &step;

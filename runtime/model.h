@@ -24,7 +24,7 @@ struct LayerWeights {
   kernels::LinearWeight<T, D> down;     ///< [hidden, I]
   Buffer<float, D> qkv_bias, output_bias, gate_up_bias, down_bias;
   Buffer<float, D> attention_norm, attention_post_norm, mlp_norm, mlp_post_norm;  ///< [hidden]
-  Buffer<float, D> q_norm, k_norm;                                                ///< [head_dim]
+  Buffer<float, D> q_norm, k_norm;  ///< [head_dim], or [q] and [kv] when one norm spans all heads
 };
 
 template <Device D>

@@ -16,6 +16,12 @@ constexpr double kMaxScale = 1e6;
 void one_rope(const JsonFields& fields, ModelConfig& config, double default_theta = 10000.0) {
   config.ropes = {read_rope(fields, rope_parameters(fields), default_theta, config.head_dim,
                             config.max_position)};
+  // Dynamic scaling is made for sequences of up to `factor` times the trained length.
+  const RopeConfig& rope = config.ropes[0];
+  if (rope.scaling == RopeScaling::kDynamic && rope.factor > 1.0)
+    config.max_position =
+        std::min(kMaxPositions,
+                 static_cast<std::int64_t>(rope.factor * static_cast<double>(config.max_position)));
 }
 
 void attention_bias(const JsonFields& fields, ModelConfig& config) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/qkv_project.h"
 
+#include <cmath>
 #include <vector>
 
 #include "kernels/cpu/norm.h"
@@ -31,18 +32,51 @@ T* cache_row(const KvView<T, Cpu>& kv, std::int32_t layer, std::int32_t slot, st
          std::int64_t{position % kChunkTokens} * kv.head_dim;
 }
 
-/// Bias, norm and rotary embedding of one head of one row; `x` is scratch of head_dim floats.
+/// Column `column` of the matmul's result, with its bias.
 template <typename T>
-void finish_head(const QkvArgs<T, Cpu>& args, const T* in, std::int64_t column,
-                 const Norm<Cpu>& norm, bool rotary, std::int32_t position, float* x, T* out) {
-  const std::int32_t dim = args.kv.head_dim;
-  for (std::int32_t i = 0; i < dim; ++i)
-    x[i] = static_cast<float>(in[i]) + (args.bias == nullptr ? 0.0f : args.bias[column + i]);
-  if (norm.weight != nullptr) {
-    const float inverse = cpu::inverse_rms(x, dim, norm.eps);
-    for (std::int32_t i = 0; i < dim; ++i) x[i] *= inverse * norm.weight[i];
+float biased(const QkvArgs<T, Cpu>& args, const T* row, std::int64_t column) {
+  return static_cast<float>(row[column]) + (args.bias == nullptr ? 0.0f : args.bias[column]);
+}
+
+template <typename T>
+float sum_of_squares(const QkvArgs<T, Cpu>& args, const T* row, std::int64_t begin,
+                     std::int64_t end) {
+  float sum = 0.0f;
+  for (std::int64_t i = begin; i < end; ++i) {
+    const float x = biased(args, row, i);
+    sum += x * x;
   }
-  if (rotary && args.rope.cos != nullptr) rotate(args.rope, position, x);
+  return sum;
+}
+
+/// How the heads of one kind are normed.
+struct HeadNorm {
+  Norm<Cpu> norm;
+  float inverse = 0;  ///< Of a joint norm.
+};
+
+template <typename T>
+HeadNorm head_norm(const QkvArgs<T, Cpu>& args, std::int32_t row, const Norm<Cpu>& norm, int kind) {
+  if (args.joint.squares == nullptr) return {norm, 0.0f};
+  const std::int32_t dims = kind == 0 ? args.joint.q_dims : args.joint.k_dims;
+  const float square = args.joint.squares[2 * row + kind];
+  return {norm, 1.0f / std::sqrt(square / static_cast<float>(dims) + norm.eps)};
+}
+
+/// Bias, norm and rotary embedding of head `head` of its kind, whose first column is `column`;
+/// `x` is scratch of head_dim floats.
+template <typename T>
+void finish_head(const QkvArgs<T, Cpu>& args, const T* row, std::int64_t column, std::int32_t head,
+                 const HeadNorm& norm, std::int32_t position, float* x, T* out) {
+  const std::int32_t dim = args.kv.head_dim;
+  for (std::int32_t i = 0; i < dim; ++i) x[i] = biased(args, row, column + i);
+  if (norm.norm.weight != nullptr) {
+    const bool joint = args.joint.squares != nullptr;
+    const float inverse = joint ? norm.inverse : cpu::inverse_rms(x, dim, norm.norm.eps);
+    const float* weight = norm.norm.weight + (joint ? std::int64_t{head} * dim : 0);
+    for (std::int32_t i = 0; i < dim; ++i) x[i] *= inverse * weight[i];
+  }
+  if (args.rope.cos != nullptr) rotate(args.rope, position, x);
   for (std::int32_t i = 0; i < dim; ++i) out[i] = T(x[i]);
 }
 
@@ -53,17 +87,19 @@ void finish_row(const QkvArgs<T, Cpu>& args, std::int32_t row, float* x) {
   const std::int32_t slot = args.step->slots[row];
   const std::int32_t dim = args.kv.head_dim, kv_heads = args.kv.num_kv_heads;
   T* qkv = args.qkv.row(row);
+  const HeadNorm q_norm = head_norm(args, row, args.q_norm, 0);
   for (std::int32_t h = 0; h < args.num_q_heads; ++h) {
-    T* q = qkv + std::int64_t{h} * dim;
-    finish_head(args, q, std::int64_t{h} * dim, args.q_norm, true, position, x, q);
+    const std::int64_t column = std::int64_t{h} * dim;
+    finish_head(args, qkv, column, h, q_norm, position, x, qkv + column);
   }
+  const HeadNorm k_norm = head_norm(args, row, args.k_norm, 1);
   for (std::int32_t h = 0; h < kv_heads; ++h) {
     const std::int64_t k_column = std::int64_t{args.num_q_heads + h} * dim;
-    const std::int64_t v_column = std::int64_t{args.num_q_heads + kv_heads + h} * dim;
-    finish_head(args, qkv + k_column, k_column, args.k_norm, true, position, x,
+    finish_head(args, qkv, k_column, h, k_norm, position, x,
                 cache_row(args.kv, args.layer, slot, position, h, 0));
-    finish_head(args, qkv + v_column, v_column, Norm<Cpu>{}, false, position, x,
-                cache_row(args.kv, args.layer, slot, position, h, 1));
+    const std::int64_t v_column = std::int64_t{args.num_q_heads + kv_heads + h} * dim;
+    T* value = cache_row(args.kv, args.layer, slot, position, h, 1);
+    for (std::int32_t i = 0; i < dim; ++i) value[i] = T(biased(args, qkv, v_column + i));
   }
 }
 
@@ -72,6 +108,23 @@ void finish_row(const QkvArgs<T, Cpu>& args, std::int32_t row, float* x) {
 template <typename T>
 void qkv_project(Context<Cpu>& ctx, const QkvArgs<T, Cpu>& args) {
   matmul<T, T>(ctx, args.x, *args.weight, args.qkv);
+  qkv_finish(ctx, args);
+}
+
+template <typename T>
+void qkv_project_squares(Context<Cpu>& ctx, const QkvArgs<T, Cpu>& args) {
+  matmul<T, T>(ctx, args.x, *args.weight, args.qkv);
+  const std::int64_t dim = args.kv.head_dim, q_end = args.num_q_heads * dim;
+  for (std::int32_t row = 0; row < args.step->num_tokens; ++row) {
+    const T* qkv = args.qkv.row(row);
+    args.joint.squares[2 * row] = sum_of_squares(args, qkv, 0, q_end);
+    args.joint.squares[2 * row + 1] = sum_of_squares(
+        args, qkv, q_end + args.joint.first_own_kv_head * dim, q_end + args.kv.num_kv_heads * dim);
+  }
+}
+
+template <typename T>
+void qkv_finish(Context<Cpu>&, const QkvArgs<T, Cpu>& args) {
 #pragma omp parallel
   {
     std::vector<float> scratch(static_cast<std::size_t>(args.kv.head_dim));
@@ -84,5 +137,11 @@ void qkv_project(Context<Cpu>& ctx, const QkvArgs<T, Cpu>& args) {
 template void qkv_project(Context<Cpu>&, const QkvArgs<float, Cpu>&);
 template void qkv_project(Context<Cpu>&, const QkvArgs<BFloat16, Cpu>&);
 template void qkv_project(Context<Cpu>&, const QkvArgs<Float16, Cpu>&);
+template void qkv_project_squares(Context<Cpu>&, const QkvArgs<float, Cpu>&);
+template void qkv_project_squares(Context<Cpu>&, const QkvArgs<BFloat16, Cpu>&);
+template void qkv_project_squares(Context<Cpu>&, const QkvArgs<Float16, Cpu>&);
+template void qkv_finish(Context<Cpu>&, const QkvArgs<float, Cpu>&);
+template void qkv_finish(Context<Cpu>&, const QkvArgs<BFloat16, Cpu>&);
+template void qkv_finish(Context<Cpu>&, const QkvArgs<Float16, Cpu>&);
 
 }  // namespace tandem::kernels

@@ -19,6 +19,7 @@ struct QkvEpilogue {
   const float* bias;
   const float* q_norm;
   const float* k_norm;
+  const float* squares;  ///< Of a joint norm, [num_tokens, 2]; null: every head by itself.
   const float* cos;
   const float* sin;
   E* kv_base;  ///< Of the layer.
@@ -26,6 +27,7 @@ struct QkvEpilogue {
   E* q;  ///< [num_tokens, q_stride]
   std::int64_t q_stride;
   float q_eps, k_eps;
+  std::int32_t joint_q_dims, joint_k_dims;
   std::int32_t table_stride, rotary_dim, num_q_heads, num_kv_heads, head_dim;
 };
 
@@ -39,6 +41,9 @@ QkvEpilogue<cuda_t<T>> make_qkv_epilogue(const QkvArgs<T, Cuda>& args) {
   e.bias = args.bias;
   e.q_norm = args.q_norm.weight;
   e.k_norm = args.k_norm.weight;
+  e.squares = args.joint.squares;
+  e.joint_q_dims = args.joint.q_dims;
+  e.joint_k_dims = args.joint.k_dims;
   e.cos = args.rope.cos;
   e.sin = args.rope.sin;
   e.kv_base = to_cuda(args.kv.base) + args.layer * args.kv.layer_stride;
@@ -85,7 +90,12 @@ __device__ void finish_head(const QkvEpilogue<E>& e, int token, int head, float*
     square += x[i] * x[i];
   }
   if (norm != nullptr) {
-    const float factor = rsqrtf(warp_sum(square) / dim + (is_q ? e.q_eps : e.k_eps));
+    square = warp_sum(square) / dim;
+    if (e.squares != nullptr) {
+      square = e.squares[2 * token + (is_q ? 0 : 1)] / (is_q ? e.joint_q_dims : e.joint_k_dims);
+      norm += (is_q ? head : head - e.num_q_heads) * dim;
+    }
+    const float factor = rsqrtf(square + (is_q ? e.q_eps : e.k_eps));
     for (int i = lane; i < dim; i += 32) x[i] *= factor * norm[i];
   }
   __syncwarp();

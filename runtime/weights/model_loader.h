@@ -36,11 +36,7 @@ class ModelLoader {
       : ctx_(ctx), checkpoint_(checkpoint), names_(config), config_(config), shard_(shard) {}
 
   /// Rotary tables cover positions below `max_position`.
-  /// ConfigError when the seams cannot run what the config asks for.
   Model<T, D> load(std::int64_t max_position) {
-    TANDEM_REQUIRE(!config_.qk_norm_full, config_.name, " is a ", config_.architecture,
-                   ", whose norm of queries and keys spans all heads: Tandem reads it but cannot "
-                   "run it; use a model of another family");
     Model<T, D> model{config_, shard_, {}, {}, {}, {}, {}, {}, 0};
     for (std::int64_t i = 0; i < config_.num_layers(); ++i) model.layers.push_back(load_layer(i));
     model.head = matrix({{names_.head(), shard_.vocab()}});
@@ -87,8 +83,8 @@ class ModelLoader {
     weights.attention_post_norm = vector(name(LayerTensor::kAttentionPostNorm), plus_one);
     weights.mlp_norm = vector(name(LayerTensor::kMlpNorm), plus_one);
     weights.mlp_post_norm = vector(name(LayerTensor::kMlpPostNorm), plus_one);
-    weights.q_norm = vector(name(LayerTensor::kQNorm), plus_one);
-    weights.k_norm = vector(name(LayerTensor::kKNorm), plus_one);
+    weights.q_norm = head_norm(name(LayerTensor::kQNorm), q);
+    weights.k_norm = head_norm(name(LayerTensor::kKNorm), kv);
     return weights;
   }
 
@@ -205,6 +201,12 @@ class ModelLoader {
     if (plus_one)
       for (std::int64_t i = 0; i < slice.rows; ++i) host.data()[i] += 1.0f;
     return place(ctx_, std::move(host));
+  }
+
+  /// One norm for every head, or this rank's part of a norm that spans the heads of all ranks.
+  Buffer<float, D> head_norm(const TensorSlice& slice, Range mine) {
+    if (!config_.qk_norm_full) return vector(slice, config_.norm_plus_one);
+    return bias({{slice, mine}});
   }
 
   RopeBuffers<D> make_rope(const RopeConfig& rope, std::int64_t max_position) {

@@ -17,6 +17,7 @@ struct Case {
   std::int64_t hidden;
   bool bias, norms;
   int rotary_dim;
+  bool joint = false;  ///< One norm over all heads, of which 3/4 are on other ranks.
 };
 
 /// Rows of two slots, one of them inert, over scattered chunks of a two-layer cache.
@@ -32,8 +33,9 @@ void compare(const Case& c) {
   Mirror<T> x(cuda, normal<T>(c.rows * c.hidden, 1.0f, 2)), qkv(cuda, poison<T>(c.rows * columns)),
       cache(cuda, normal<T>(kChunks * 2 * layer, 1.0f, 3));
   Mirror<float> bias(cuda, normal<float>(columns, 1.0f, 4)),
-      q_norm(cuda, normal<float>(c.head_dim, 1.0f, 5)),
-      k_norm(cuda, normal<float>(c.head_dim, 1.0f, 6)),
+      q_norm(cuda, normal<float>(c.q_heads * c.head_dim, 1.0f, 5)),
+      k_norm(cuda, normal<float>(c.kv_heads * c.head_dim, 1.0f, 6)),
+      squares(cuda, poison<float>(2 * c.rows)),
       cos(cuda, normal<float>(std::int64_t{kMaxPosition} * c.rotary_dim / 2, 0.7f, 7)),
       sin(cuda, normal<float>(std::int64_t{kMaxPosition} * c.rotary_dim / 2, 0.7f, 8));
   Mirror<std::int32_t> table(cuda, {7, 3, 11, 1, 5, 2, 9, 4, 10, 6});
@@ -64,10 +66,14 @@ void compare(const Case& c) {
     args.kv = {cache.template on<D>(), 2 * layer,   layer, c.kv_heads, c.head_dim,
                table.on<D>(),          kTableStride};
     args.qkv = qkv.template view<D>(c.rows, columns);
-    qkv_project(ctx, args);
+    if (!c.joint) return qkv_project(ctx, args);
+    args.joint = {squares.on<D>(), 4 * c.q_heads * c.head_dim, 4 * c.kv_heads * c.head_dim, 1};
+    qkv_project_squares(ctx, args);
+    qkv_finish(ctx, args);
   };
   run(cpu);
   run(cuda);
+  if (c.joint) expect_close(cuda, squares, 3 * kTolerance<T>, what + " squares");
   expect_close(cuda, cache, 3 * kTolerance<T>, what + " cache");
   // Of `qkv` the q columns of active rows are defined.
   auto got = download(cuda, qkv.device.data(), qkv.device.size());
@@ -94,6 +100,8 @@ TEST_F(QkvProject, EqualsTheCpu) {
     compare<T>({1, 2, 1, 256, 640, false, true, 256});
     compare<T>({7, 4, 2, 40, 72, true, false, 0});
     compare<T>({4, 32, 8, 128, 4096, false, false, 128});
+    compare<T>({6, 5, 2, 64, 200, true, true, 64, true});
+    compare<T>({1, 8, 1, 128, 512, false, true, 128, true});
   });
 }
 
