@@ -36,13 +36,17 @@ struct ShardArgs {
 };
 
 /// Applies in place what looks at single tokens: repetition, presence and frequency penalties
-/// (vLLM's definitions), no-repeat n-grams, minimum length, and the sparse per-slot bias.
+/// (vLLM's definitions), no-repeat n-grams, minimum length, the sparse per-slot bias, and bad words
+/// of several tokens: their last one is forbidden when the answer ends with the ones before it.
 template <Device D>
 struct LogitBiasView {
   const std::int32_t* begin = nullptr;  ///< [slots + 1] range of each slot, or null: no bias at all
   const std::int32_t* ids = nullptr;    ///< Global token ids
   const float* values = nullptr;        ///< Added; -infinity forbids
-  const std::uint8_t* exclusive = nullptr;  ///< [slots] 1: only the listed ids are allowed
+  const std::uint8_t* exclusive = nullptr;    ///< [slots] 1: only the listed ids are allowed
+  const std::int32_t* word_begin = nullptr;   ///< [slots + 1] bad words of each slot, or null: none
+  const std::int32_t* word_tokens = nullptr;  ///< [words + 1] first of each word in `words`
+  const std::int32_t* words = nullptr;        ///< Their tokens, one word behind the other
 };
 void process_logits(Context<Cpu>& ctx, const ShardArgs<Cpu>& args, const LogitBiasView<Cpu>& bias);
 void process_logits(Context<Cuda>& ctx, const ShardArgs<Cuda>& args,
@@ -87,5 +91,17 @@ struct FullSampleArgs {
 };
 void sample_full(Context<Cpu>& ctx, const FullSampleArgs<Cpu>& args);
 void sample_full(Context<Cuda>& ctx, const FullSampleArgs<Cuda>& args);
+
+/// Log-probabilities of given tokens: per row [0] the target and [1..kMaxLogprobs] the largest,
+/// from log-softmax of the row.
+template <Device D>
+struct ScoreArgs {
+  TensorView<const float, D> logits;  ///< [rows, >= vocab_size]
+  std::int64_t vocab_size = 0;
+  const std::int32_t* targets = nullptr;  ///< [rows]
+  TokenLogprob* logprobs = nullptr;       ///< [rows, 1 + kMaxLogprobs]
+};
+void score(Context<Cpu>& ctx, const ScoreArgs<Cpu>& args);
+void score(Context<Cuda>& ctx, const ScoreArgs<Cuda>& args);
 
 }  // namespace tandem::kernels

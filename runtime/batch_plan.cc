@@ -97,14 +97,15 @@ void read_bias(Reader& in, std::vector<Bias>& bias) {
   }
 }
 
-constexpr std::size_t kMinInitBytes = sizeof(std::int32_t) + sizeof(kernels::SlotParams) + 3 * 8;
-constexpr std::size_t kMinSegmentBytes = 2 * sizeof(std::int32_t) + 8 + 1;
+constexpr std::size_t kMinInitBytes = sizeof(std::int32_t) + sizeof(kernels::SlotParams) + 4 * 8;
+constexpr std::size_t kMinSegmentBytes = 3 * sizeof(std::int32_t) + 2 * 8 + 1;
 
 }  // namespace
 
 bool SlotInit::operator==(const SlotInit& other) const {
   return slot == other.slot && std::memcmp(&params, &other.params, sizeof(params)) == 0 &&
-         logit_bias == other.logit_bias && allowed == other.allowed && history == other.history;
+         logit_bias == other.logit_bias && allowed == other.allowed &&
+         bad_words == other.bad_words && history == other.history;
 }
 
 std::int32_t BatchPlan::num_prefill_tokens() const {
@@ -119,6 +120,12 @@ std::int32_t BatchPlan::num_samples() const {
   return total;
 }
 
+std::int32_t BatchPlan::num_scores() const {
+  std::size_t total = 0;
+  for (const PrefillSegment& segment : segments) total += segment.score_targets.size();
+  return static_cast<std::int32_t>(total);
+}
+
 std::vector<std::byte> serialize(const BatchPlan& plan) {
   Writer out;
   out.value(plan.step);
@@ -130,6 +137,8 @@ std::vector<std::byte> serialize(const BatchPlan& plan) {
     out.value(init.params);
     write_bias(out, init.logit_bias);
     out.array(init.allowed);
+    out.count(init.bad_words);
+    for (const auto& word : init.bad_words) out.array(word);
     out.array(init.history);
   }
   out.array(plan.assigns);
@@ -141,6 +150,8 @@ std::vector<std::byte> serialize(const BatchPlan& plan) {
     out.value(segment.begin);
     out.array(segment.tokens);
     out.value(static_cast<std::uint8_t>(segment.sample));
+    out.value(segment.score_begin);
+    out.array(segment.score_targets);
   }
   out.value(static_cast<std::uint8_t>(plan.sample_mode));
   out.value(static_cast<std::uint8_t>(plan.process_logits));
@@ -161,6 +172,8 @@ BatchPlan deserialize(std::span<const std::byte> bytes) {
     in.value(init.params);
     read_bias(in, init.logit_bias);
     in.array(init.allowed);
+    init.bad_words.resize(in.count(sizeof(std::uint64_t)));
+    for (auto& word : init.bad_words) in.array(word);
     in.array(init.history);
   }
   in.array(plan.assigns);
@@ -172,6 +185,8 @@ BatchPlan deserialize(std::span<const std::byte> bytes) {
     in.value(segment.begin);
     in.array(segment.tokens);
     in.flag(segment.sample);
+    in.value(segment.score_begin);
+    in.array(segment.score_targets);
   }
   in.flag(plan.sample_mode);
   in.flag(plan.process_logits);

@@ -22,7 +22,8 @@ struct SlotInit {
   std::int32_t slot = 0;
   kernels::SlotParams params;
   std::vector<std::pair<std::int32_t, float>> logit_bias;  ///< (token id, added value)
-  std::vector<std::int32_t> allowed;  ///< Not empty: every other token is forbidden.
+  std::vector<std::int32_t> allowed;                 ///< Not empty: every other token is forbidden.
+  std::vector<std::vector<std::int32_t>> bad_words;  ///< Of two tokens or more.
   std::vector<std::int32_t> history;  ///< Tokens already in the cache (prefix hit), by position.
 
   bool operator==(const SlotInit& other) const;
@@ -46,6 +47,10 @@ struct PrefillSegment {
   std::int32_t begin = 0;  ///< Position of the first token.
   std::vector<std::int32_t> tokens;
   bool sample = false;  ///< The last token's logits are sampled.
+  /// Row `score_begin` + i gets the log-probabilities of token `score_targets[i]` (the prompt's
+  /// next one) and of the largest.
+  std::int32_t score_begin = 0;
+  std::vector<std::int32_t> score_targets;
   bool operator==(const PrefillSegment&) const = default;
 };
 
@@ -62,7 +67,7 @@ struct BatchPlan {
   std::vector<std::int32_t> decode_slots;  ///< One decode row each.
   std::vector<PrefillSegment> segments;
   SampleMode sample_mode = SampleMode::kBest;
-  bool process_logits = false;     ///< Some row has penalties, bias, n-grams or min tokens.
+  bool process_logits = false;     ///< Some row has penalties, bias, bans or min tokens.
   bool logprobs = false;           ///< Implies kFull.
   std::int32_t max_kv_tokens = 0;  ///< Longest KV of any row in this step.
 
@@ -72,6 +77,7 @@ struct BatchPlan {
   }
   /// Decode rows, then the segments that sample.
   std::int32_t num_samples() const;
+  std::int32_t num_scores() const;  ///< Rows that are scored.
 
   bool operator==(const BatchPlan&) const = default;
 };

@@ -57,12 +57,12 @@ class DeviceEngine final : public Engine {
   /// Where a step's tokens arrive on the host; two take turns.
   struct Readback {
     HostBuffer<std::int32_t, D> tokens;
-    HostBuffer<kernels::TokenLogprob, D> logprobs;
+    HostBuffer<kernels::TokenLogprob, D> logprobs, scores;
     Event<D> done;
   };
   struct Pending {
     std::int64_t step = 0;
-    std::int32_t decode = 0, padded_decode = 0, samples = 0;
+    std::int32_t decode = 0, padded_decode = 0, samples = 0, scores = 0;
     bool logprobs = false;
     int turn = 0;
   };

@@ -41,13 +41,15 @@ DeviceEngine<T, D>::DeviceEngine(Parts parts)
           limits_.num_chunks, parts.kv_segment_bytes),
       inputs_(limits_),
       decoder_(model_, limits_.max_num_batched_tokens),
-      sampler_(*context_, model_, group_, limits_.max_num_seqs),
+      sampler_(*context_, model_, group_, limits_.max_num_seqs, limits_.max_num_batched_tokens),
       use_graphs_(parts.use_graphs) {
   kv_.grow_to(limits_.mapped_chunks);
   for (Readback& readback : readback_) {
     readback.tokens = HostBuffer<std::int32_t, D>(limits_.max_num_seqs);
     readback.logprobs = HostBuffer<kernels::TokenLogprob, D>(std::int64_t{limits_.max_num_seqs} *
                                                              (1 + kernels::kMaxLogprobs));
+    readback.scores = HostBuffer<kernels::TokenLogprob, D>(
+        std::int64_t{limits_.max_num_batched_tokens} * (1 + kernels::kMaxLogprobs));
   }
 }
 
@@ -85,6 +87,8 @@ void DeviceEngine<T, D>::run_rows(const SampleChoice& choice) {
   const kernels::SlotView<D> slots = slots_.view();
   kernels::begin_step(*context_, inputs_.begin(slots));
   const auto normed = decoder_.forward(*context_, group_, step, kv_.view(slots));
+  const auto scores = inputs_.scores();
+  sampler_.score(*context_, normed, scores.count, scores.rows, scores.targets);
   sampler_.run(*context_, normed, step, inputs_.samples(), slots, slots_.bias(), choice);
 }
 
@@ -134,6 +138,11 @@ void DeviceEngine<T, D>::read_back(const BatchPlan& plan, std::int32_t padded_de
                    pending.samples * (1 + kernels::kMaxLogprobs) *
                        static_cast<std::int64_t>(sizeof(kernels::TokenLogprob)));
   }
+  pending.scores = inputs_.scores().count;
+  if (pending.scores > 0)
+    copy_to_host(*context_, readback.scores.data(), sampler_.scores().data(),
+                 pending.scores * (1 + kernels::kMaxLogprobs) *
+                     static_cast<std::int64_t>(sizeof(kernels::TokenLogprob)));
   readback.done.record(context_->compute());
   pending_.push_back(pending);
 }
@@ -155,6 +164,7 @@ StepOutput DeviceEngine<T, D>::collect() {
       output.logprobs.insert(output.logprobs.end(), readback.logprobs.data() + i * kLogprobs,
                              readback.logprobs.data() + (i + 1) * kLogprobs);
   }
+  output.scores.assign(readback.scores.data(), readback.scores.data() + pending.scores * kLogprobs);
   return output;
 }
 

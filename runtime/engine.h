@@ -18,6 +18,7 @@ struct StepOutput {
   std::int64_t step = 0;
   std::vector<std::int32_t> tokens;             ///< -1: the row's sequence was done already.
   std::vector<kernels::TokenLogprob> logprobs;  ///< [samples, 1 + kMaxLogprobs] when planned.
+  std::vector<kernels::TokenLogprob> scores;    ///< [scored rows, 1 + kMaxLogprobs]
 };
 
 /// What the scheduler has to know about the engine; equal on all ranks.

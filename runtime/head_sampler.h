@@ -23,13 +23,19 @@ template <typename T, Device D>
 class HeadSampler {
  public:
   HeadSampler(Context<D>& ctx, const Model<T, D>& model, const parallel::TpGroup<D>& group,
-              std::int32_t max_samples);
+              std::int32_t max_samples, std::int32_t max_scores);
 
   /// Writes `tokens()[i]` for every sample, advances the slots; with `choice.logprobs` also
   /// `logprobs()`.
   void run(Context<D>& ctx, TensorView<const T, D> normed, const kernels::StepView<D>& step,
            const kernels::SampleView<D>& samples, const kernels::SlotView<D>& slots,
            const kernels::LogitBiasView<D>& bias, const SampleChoice& choice);
+
+  /// Log-probabilities of `targets[i]` after row `rows[i]` of `normed`, in `scores()`; before `run`
+  /// of the same step. The head runs on as many rows at a time as can be sampled.
+  void score(Context<D>& ctx, TensorView<const T, D> normed, std::int32_t count,
+             const std::int32_t* rows, const std::int32_t* targets);
+  const Buffer<kernels::TokenLogprob, D>& scores() const { return scores_; }
 
   const Buffer<std::int32_t, D>& tokens() const { return tokens_; }
   const Buffer<kernels::TokenLogprob, D>& logprobs() const { return logprobs_; }
@@ -38,17 +44,22 @@ class HeadSampler {
   std::int64_t shard_width() const { return width_; }
 
  private:
+  void compute_logits(Context<D>& ctx, TensorView<const T, D> normed,
+                      const kernels::SampleView<D>& samples);
+  /// Whole rows: the shards of all ranks side by side.
+  TensorView<const float, D> gather_logits(Context<D>& ctx, std::int32_t num_samples);
   void choose_best(Context<D>& ctx, const kernels::ShardArgs<D>& shard);
   void choose_full(Context<D>& ctx, const kernels::ShardArgs<D>& shard, bool want_logprobs);
 
   const Model<T, D>& model_;
   parallel::TpGroup<D> group_;
+  std::int32_t max_samples_;
   std::int64_t width_;  ///< Columns of the widest shard; all ranks exchange this many.
   Buffer<T, D> gathered_rows_;
   Buffer<float, D> shard_logits_, gathered_logits_, logits_;
   Buffer<kernels::Candidate, D> best_, gathered_best_;
   Buffer<std::int32_t, D> tokens_, vocab_begin_;
-  Buffer<kernels::TokenLogprob, D> logprobs_;
+  Buffer<kernels::TokenLogprob, D> logprobs_, scores_;
 };
 
 }  // namespace tandem::runtime

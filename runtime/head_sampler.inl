@@ -9,9 +9,11 @@ namespace tandem::runtime {
 
 template <typename T, Device D>
 HeadSampler<T, D>::HeadSampler(Context<D>& ctx, const Model<T, D>& model,
-                               const parallel::TpGroup<D>& group, std::int32_t max_samples)
+                               const parallel::TpGroup<D>& group, std::int32_t max_samples,
+                               std::int32_t max_scores)
     : model_(model),
       group_(group),
+      max_samples_(max_samples),
       // Rank 0 has the widest shard: `split_evenly` gives first ranks the extra units.
       width_(parallel::split_evenly(model.config.vocab_size, parallel::kColumnUnit, 0, group.size)
                  .size()),
@@ -23,7 +25,8 @@ HeadSampler<T, D>::HeadSampler(Context<D>& ctx, const Model<T, D>& model,
       gathered_best_(std::int64_t{group.size} * max_samples),
       tokens_(max_samples),
       vocab_begin_(group.size + 1),
-      logprobs_(std::int64_t{max_samples} * (1 + kernels::kMaxLogprobs)) {
+      logprobs_(std::int64_t{max_samples} * (1 + kernels::kMaxLogprobs)),
+      scores_(std::int64_t{max_scores} * (1 + kernels::kMaxLogprobs)) {
   std::vector<std::int32_t> begins;
   for (int rank = 0; rank < group.size; ++rank)
     begins.push_back(static_cast<std::int32_t>(
@@ -41,21 +44,12 @@ void HeadSampler<T, D>::run(Context<D>& ctx, TensorView<const T, D> normed,
                             const kernels::SlotView<D>& slots,
                             const kernels::LogitBiasView<D>& bias, const SampleChoice& choice) {
   if (samples.num_samples == 0) return;
-  kernels::HeadArgs<T, D> head;
-  head.samples = samples;
-  head.normed = normed;
-  head.weight = &model_.head;
-  head.scale = model_.config.logit_scale;
-  head.softcap = model_.config.final_softcap;
-  head.gathered = gathered_rows_.view(samples.num_samples, model_.config.hidden_size);
-  head.logits = shard_logits_.view(samples.num_samples, width_);
-  kernels::head(ctx, head);
-
+  compute_logits(ctx, normed, samples);
   kernels::ShardArgs<D> shard;
   shard.samples = samples;
   shard.positions = step.positions;
   shard.slots = slots;
-  shard.logits = head.logits;
+  shard.logits = shard_logits_.view(samples.num_samples, width_);
   shard.logits.cols = model_.shard.vocab().size();
   shard.vocab_begin = model_.shard.vocab().begin;
   shard.vocab_size = model_.config.vocab_size;
@@ -74,6 +68,37 @@ void HeadSampler<T, D>::run(Context<D>& ctx, TensorView<const T, D> normed,
 }
 
 template <typename T, Device D>
+void HeadSampler<T, D>::compute_logits(Context<D>& ctx, TensorView<const T, D> normed,
+                                       const kernels::SampleView<D>& samples) {
+  kernels::HeadArgs<T, D> head;
+  head.samples = samples;
+  head.normed = normed;
+  head.weight = &model_.head;
+  head.scale = model_.config.logit_scale;
+  head.softcap = model_.config.final_softcap;
+  head.gathered = gathered_rows_.view(samples.num_samples, model_.config.hidden_size);
+  head.logits = shard_logits_.view(samples.num_samples, width_);
+  kernels::head(ctx, head);
+}
+
+template <typename T, Device D>
+void HeadSampler<T, D>::score(Context<D>& ctx, TensorView<const T, D> normed, std::int32_t count,
+                              const std::int32_t* rows, const std::int32_t* targets) {
+  for (std::int32_t begin = 0; begin < count; begin += max_samples_) {
+    kernels::SampleView<D> samples;
+    samples.num_samples = std::min(max_samples_, count - begin);
+    samples.rows = rows + begin;
+    compute_logits(ctx, normed, samples);
+    kernels::ScoreArgs<D> args;
+    args.logits = gather_logits(ctx, samples.num_samples);
+    args.vocab_size = model_.config.vocab_size;
+    args.targets = targets + begin;
+    args.logprobs = scores_.data() + std::int64_t{begin} * (1 + kernels::kMaxLogprobs);
+    kernels::score(ctx, args);
+  }
+}
+
+template <typename T, Device D>
 void HeadSampler<T, D>::choose_best(Context<D>& ctx, const kernels::ShardArgs<D>& shard) {
   kernels::best_of_shard(ctx, shard, best_.data());
   const kernels::Candidate* all = best_.data();
@@ -87,24 +112,28 @@ void HeadSampler<T, D>::choose_best(Context<D>& ctx, const kernels::ShardArgs<D>
 }
 
 template <typename T, Device D>
+TensorView<const float, D> HeadSampler<T, D>::gather_logits(Context<D>& ctx,
+                                                            std::int32_t num_samples) {
+  if (group_.size == 1)
+    return TensorView<const float, D>(shard_logits_.data(), num_samples, width_);
+  group_.communicator->all_gather(ctx, shard_logits_.data(), gathered_logits_.data(),
+                                  num_samples * width_ * 4);
+  kernels::JoinShardsArgs<D> join;
+  join.gathered = gathered_logits_.data();
+  join.vocab_begin = vocab_begin_.data();
+  join.ranks = group_.size;
+  join.num_samples = num_samples;
+  join.width = width_;
+  join.out = logits_.view(num_samples, model_.config.vocab_size);
+  kernels::join_shards(ctx, join);
+  return TensorView<const float, D>(logits_.data(), num_samples, model_.config.vocab_size);
+}
+
+template <typename T, Device D>
 void HeadSampler<T, D>::choose_full(Context<D>& ctx, const kernels::ShardArgs<D>& shard,
                                     bool want_logprobs) {
   kernels::FullSampleArgs<D> full;
-  full.logits = TensorView<const float, D>(shard_logits_.data(), shard.samples.num_samples, width_);
-  if (group_.size > 1) {
-    group_.communicator->all_gather(ctx, shard_logits_.data(), gathered_logits_.data(),
-                                    shard.samples.num_samples * width_ * 4);
-    kernels::JoinShardsArgs<D> join;
-    join.gathered = gathered_logits_.data();
-    join.vocab_begin = vocab_begin_.data();
-    join.ranks = group_.size;
-    join.num_samples = shard.samples.num_samples;
-    join.width = width_;
-    join.out = logits_.view(shard.samples.num_samples, model_.config.vocab_size);
-    kernels::join_shards(ctx, join);
-    full.logits = TensorView<const float, D>(logits_.data(), shard.samples.num_samples,
-                                             model_.config.vocab_size);
-  }
+  full.logits = gather_logits(ctx, shard.samples.num_samples);
   full.samples = shard.samples;
   full.positions = shard.positions;
   full.slots = shard.slots;

@@ -32,9 +32,9 @@ struct SamplingParams {
   bool include_stop_str = false;
   std::vector<std::pair<std::int32_t, float>> logit_bias;
   std::vector<std::int32_t> allowed_token_ids;
-  std::vector<std::vector<std::int32_t>> bad_words;
-  std::optional<std::int32_t> logprobs;  ///< Top alternatives per token, at most 20.
-  std::optional<std::int32_t> prompt_logprobs;
+  std::vector<std::vector<std::int32_t>> bad_words;  ///< Token sequences never generated.
+  std::optional<std::int32_t> logprobs;              ///< Top alternatives per token, at most 20.
+  std::optional<std::int32_t> prompt_logprobs;       ///< The same for the prompt's tokens.
 
   /// ConfigError with one sentence for a value out of range.
   void validate(std::int32_t vocab_size) const;
@@ -56,6 +56,9 @@ struct TokenEvent {
   std::int32_t token = -1;  ///< -1: no token, only the end.
   FinishReason finish = FinishReason::kNone;
   std::vector<kernels::TokenLogprob> logprobs;  ///< [0] the token itself, then the largest.
+  /// With the first token of sample 0: the same of the prompt's tokens from the second on, if
+  /// wanted.
+  std::vector<std::vector<kernels::TokenLogprob>> prompt_logprobs;
 };
 
 }  // namespace tandem::runtime

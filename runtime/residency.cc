@@ -50,6 +50,7 @@ bool Residency::admit(Sequence& sequence, Sequence* source, std::int32_t reserve
   init.params = sequence.params;
   init.logit_bias = static_bias(sequence.request->params);
   init.allowed = sequence.request->params.allowed_token_ids;
+  init.bad_words = long_bad_words(sequence.request->params);
   init.history.assign(sequence.tokens.begin(), sequence.tokens.begin() + shared.tokens);
   plan.inits.push_back(std::move(init));
   for (std::int32_t i = 0; i < total; ++i) {
@@ -84,7 +85,7 @@ Residency::Shared Residency::share_sibling(const Sequence& source) {
 
 Residency::Shared Residency::share_prefix(const Sequence& sequence) {
   Shared shared;
-  if (!prefix_caching_) return shared;
+  if (!prefix_caching_ || sequence.wants_scores()) return shared;
   auto match = index_.match(sequence.tokens, (sequence.num_tokens() - 1) / kC);
   shared.tokens = static_cast<std::int32_t>(match.chunks.size()) * kC;
   shared.chunks = std::move(match.chunks);

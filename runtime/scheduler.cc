@@ -37,12 +37,6 @@ void check_request(const Request& request, const SchedulerConfig& config) {
   TANDEM_REQUIRE(
       !params.logprobs || (*params.logprobs >= 0 && *params.logprobs <= kernels::kMaxLogprobs),
       "logprobs must be between 0 and ", kernels::kMaxLogprobs, ".");
-  TANDEM_REQUIRE(!params.prompt_logprobs,
-                 "prompt_logprobs is not supported; leave it out of the request.");
-  for (const auto& word : params.bad_words) {
-    TANDEM_REQUIRE(word.size() == 1, "A bad word of ", word.size(),
-                   " tokens cannot be forbidden; give words that are one token.");
-  }
   make_slot_params(request, config.eos_ids, 0);
   // The last token of an answer is never read back, so it needs no place in the cache.
   const std::int32_t total = max_total_tokens(request, limits);
@@ -118,6 +112,7 @@ std::vector<TokenEvent> Scheduler::commit(const StepOutput& output) {
   TANDEM_ASSERT(output.step == step.step && output.tokens.size() == step.rows.size(),
                 "tokens of step ", output.step, " (", output.tokens.size(), ") instead of step ",
                 step.step, " (", step.rows.size(), ")");
+  impl.receive_scores(step, output);
   std::vector<TokenEvent> events;
   for (std::size_t row = 0; row < step.rows.size(); ++row) {
     const auto& [sequence, position] = step.rows[row];
@@ -132,6 +127,18 @@ std::vector<TokenEvent> Scheduler::commit(const StepOutput& output) {
   }
   impl.residency.commit(step.step);
   return events;
+}
+
+void Scheduler::Impl::receive_scores(const PlannedStep& step, const StepOutput& output) {
+  constexpr std::ptrdiff_t kStride = 1 + kernels::kMaxLogprobs;
+  auto row = output.scores.begin();
+  for (const auto& [sequence, count] : step.scores) {
+    TANDEM_ASSERT(output.scores.end() - row >= count * kStride,
+                  "the step came back without scores");
+    for (std::int32_t i = 0; i < count; ++i, row += kStride)
+      sequence->prompt_logprobs.emplace_back(
+          row, row + 1 + sequence->request->params.prompt_logprobs.value_or(0));
+  }
 }
 
 TokenEvent Scheduler::Impl::receive(Sequence& sequence, std::int32_t position,
@@ -151,6 +158,8 @@ TokenEvent Scheduler::Impl::receive(Sequence& sequence, std::int32_t position,
   } else if (sequence.num_tokens() == sequence.max_total_tokens) {
     event.finish = FinishReason::kLength;
   }
+  if (sequence.num_tokens() == sequence.num_prompt() + 1)
+    event.prompt_logprobs = std::move(sequence.prompt_logprobs);
   if (const auto& count = sequence.request->params.logprobs) {
     constexpr std::size_t kStride = 1 + kernels::kMaxLogprobs;
     TANDEM_ASSERT(output.logprobs.size() == output.tokens.size() * kStride,

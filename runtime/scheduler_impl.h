@@ -24,7 +24,8 @@ struct ByOrder {
 /// What `commit` needs to know of a plan: one row per sample, in sample order.
 struct PlannedStep {
   std::int64_t step = 0;
-  std::vector<std::pair<SequencePtr, std::int32_t>> rows;  ///< (sequence, position)
+  std::vector<std::pair<SequencePtr, std::int32_t>> rows;    ///< (sequence, position)
+  std::vector<std::pair<SequencePtr, std::int32_t>> scores;  ///< (sequence, number of scored rows)
 };
 
 struct Scheduler::Impl {
@@ -35,6 +36,7 @@ struct Scheduler::Impl {
   void plan_prefills(BatchPlan& plan);
   void plan_admissions(BatchPlan& plan);
   void add_segment(const SequencePtr& sequence, BatchPlan& plan);
+  void add_scores(const SequencePtr& sequence, PrefillSegment& segment);
   void add_sample(const SequencePtr& sequence, std::int32_t position, BatchPlan& plan);
   void finalise(BatchPlan& plan);
 
@@ -43,6 +45,7 @@ struct Scheduler::Impl {
   Sequence* running_sibling(const Sequence& sequence) const;
   void end(const SequencePtr& sequence);
   void forget_if_ended(RequestId request);
+  void receive_scores(const PlannedStep& step, const StepOutput& output);
   TokenEvent receive(Sequence& sequence, std::int32_t position, const StepOutput& output,
                      std::size_t row);
 

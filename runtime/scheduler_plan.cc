@@ -10,7 +10,7 @@ BatchPlan Scheduler::plan() {
   Impl& impl = *impl_;
   BatchPlan plan;
   plan.step = impl.next_step;
-  impl.current = {plan.step, {}};
+  impl.current = {plan.step, {}, {}};
   impl.advances.clear();
   impl.budget = impl.config.limits.max_num_batched_tokens;
   impl.stalled = 0;
@@ -77,11 +77,26 @@ void Scheduler::Impl::add_segment(const SequencePtr& sequence, BatchPlan& plan) 
   segment.begin = begin;
   segment.tokens.assign(sequence->tokens.begin() + begin, sequence->tokens.begin() + end);
   segment.sample = end == sequence->prefill_end;
+  add_scores(sequence, segment);
   sequence->last_step = plan.step;
   plan.max_kv_tokens = std::max(plan.max_kv_tokens, end);
   advances.emplace_back(sequence, end);
   if (segment.sample) add_sample(sequence, end - 1, plan);
   plan.segments.push_back(std::move(segment));
+}
+
+/// A row is scored once, also when preemption makes it be computed again.
+void Scheduler::Impl::add_scores(const SequencePtr& sequence, PrefillSegment& segment) {
+  if (!sequence->wants_scores()) return;
+  const std::int32_t first = std::max(segment.begin, sequence->scored);
+  const std::int32_t end = std::min(
+      segment.begin + static_cast<std::int32_t>(segment.tokens.size()), sequence->num_prompt() - 1);
+  if (end <= first) return;
+  segment.score_begin = first - segment.begin;
+  segment.score_targets.assign(sequence->tokens.begin() + first + 1,
+                               sequence->tokens.begin() + end + 1);
+  sequence->scored = end;
+  current.scores.emplace_back(sequence, end - first);
 }
 
 void Scheduler::Impl::add_sample(const SequencePtr& sequence, std::int32_t position,

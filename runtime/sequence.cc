@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 
 #include "kernels/device/error.h"
 
@@ -68,11 +69,18 @@ kernels::SlotParams make_slot_params(const Request& request,
 }
 
 std::vector<std::pair<std::int32_t, float>> static_bias(const SamplingParams& params) {
-  auto bias = params.logit_bias;
-  for (const auto& word : params.bad_words) {
-    bias.emplace_back(word.front(), -std::numeric_limits<float>::infinity());
-  }
-  return bias;
+  std::map<std::int32_t, float> bias;
+  for (const auto& [token, value] : params.logit_bias) bias[token] += value;
+  for (const auto& word : params.bad_words)
+    if (word.size() == 1) bias[word.front()] = -std::numeric_limits<float>::infinity();
+  return {bias.begin(), bias.end()};
+}
+
+std::vector<std::vector<std::int32_t>> long_bad_words(const SamplingParams& params) {
+  std::vector<std::vector<std::int32_t>> words;
+  for (const auto& word : params.bad_words)
+    if (word.size() > 1) words.push_back(word);
+  return words;
 }
 
 }  // namespace tandem::runtime

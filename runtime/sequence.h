@@ -25,6 +25,8 @@ struct Sequence {
 
   std::vector<std::int32_t> tokens;  ///< Prompt, then the committed answer.
   std::int32_t in_flight = 0;        ///< Sampled by plans that are not committed.
+  std::int32_t scored = 0;           ///< Prompt rows whose scores were planned; the first ones.
+  std::vector<std::vector<kernels::TokenLogprob>> prompt_logprobs;  ///< Those that came.
 
   // While running.
   std::int32_t slot = -1;
@@ -42,6 +44,10 @@ struct Sequence {
   /// Has a next token to compute, as far as lengths tell.
   bool can_decode() const { return !prefilling() && num_tokens() + in_flight < max_total_tokens; }
   bool is_stop_id(std::int32_t token) const;
+  /// Prompt rows are still to be scored; then no cached prefix may replace them.
+  bool wants_scores() const {
+    return sample == 0 && request->params.prompt_logprobs && scored < num_prompt() - 1;
+  }
 
   /// More than greedy or temperature: the whole row of logits is wanted.
   bool wants_full_row() const;
@@ -56,7 +62,11 @@ kernels::SlotParams make_slot_params(const Request& request,
 /// The key of a sample's noise: sample 0 keeps the request's seed.
 std::uint64_t mix_seed(std::uint64_t seed, std::int32_t sample);
 
-/// Added values per token: the request's logit_bias and its bad words of one token.
+/// Added values per token, each token once: the request's logit_bias and its bad words of one
+/// token.
 std::vector<std::pair<std::int32_t, float>> static_bias(const SamplingParams& params);
+
+/// The bad words of two tokens or more.
+std::vector<std::vector<std::int32_t>> long_bad_words(const SamplingParams& params);
 
 }  // namespace tandem::runtime

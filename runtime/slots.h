@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <map>
+#include <utility>
 #include <vector>
 
 #include "kernels/device/host_buffer.h"
@@ -83,8 +85,7 @@ class Slots {
         history_(std::int64_t{num_slots_} * history_stride_),
         edits_(std::int64_t{num_slots_} * 256),
         bias_upload_(std::int64_t{num_slots_} * 16),
-        bias_(static_cast<std::size_t>(num_slots_)),
-        exclusive_(static_cast<std::size_t>(num_slots_)) {
+        bias_(static_cast<std::size_t>(num_slots_)) {
     fill_zero(ctx, last_token_.data(), last_token_.size_bytes());
     fill_zero(ctx, length_.data(), length_.size_bytes());
     fill_zero(ctx, done_.data(), done_.size_bytes());
@@ -131,43 +132,67 @@ class Slots {
   }
 
  private:
+  /// What one slot adds to the logits and forbids; host copy.
+  struct Bias {
+    std::vector<std::pair<std::int32_t, float>> list;
+    std::uint8_t exclusive = 0;
+    std::vector<std::vector<std::int32_t>> bad_words;
+    bool operator==(const Bias&) const = default;
+  };
+
+  static Bias bias_of(const SlotInit& init) {
+    Bias bias{init.logit_bias, 0, init.bad_words};
+    if (init.allowed.empty()) return bias;
+    bias.exclusive = 1;
+    std::map<std::int32_t, float> allowed;
+    for (const std::int32_t id : init.allowed) allowed.emplace(id, 0.0f);
+    for (const auto& [id, value] : init.logit_bias)
+      if (const auto entry = allowed.find(id); entry != allowed.end()) entry->second += value;
+    bias.list.assign(allowed.begin(), allowed.end());
+    return bias;
+  }
+
   /// Rewrites the bias lists when a slot's list appears or goes.
   void update_bias(Context<D>& ctx, const BatchPlan& plan) {
     bool changed = false;
     for (const SlotInit& init : plan.inits) {
-      auto list = init.logit_bias;
-      for (const std::int32_t id : init.allowed)
-        if (std::none_of(list.begin(), list.end(), [&](const auto& b) { return b.first == id; }))
-          list.emplace_back(id, 0.0f);
-      if (!init.allowed.empty())
-        std::erase_if(list, [&](const auto& b) {
-          return std::find(init.allowed.begin(), init.allowed.end(), b.first) == init.allowed.end();
-        });
-      const auto slot = static_cast<std::size_t>(init.slot);
-      const std::uint8_t exclusive = init.allowed.empty() ? 0 : 1;
-      changed = changed || list != bias_[slot] || exclusive != exclusive_[slot];
-      bias_[slot] = std::move(list);
-      exclusive_[slot] = exclusive;
+      Bias bias = bias_of(init);
+      Bias& old = bias_[static_cast<std::size_t>(init.slot)];
+      changed = changed || bias != old;
+      old = std::move(bias);
     }
     if (!changed) return;
-    std::vector<std::int32_t> begin{0}, ids;
+    std::vector<std::int32_t> begin{0}, ids, word_begin{0}, word_tokens{0}, words;
     std::vector<float> values;
-    for (const auto& list : bias_) {
-      for (const auto& [id, value] : list) {
+    std::vector<std::uint8_t> exclusive;
+    for (const Bias& bias : bias_) {
+      for (const auto& [id, value] : bias.list) {
         ids.push_back(id);
         values.push_back(value);
       }
       begin.push_back(static_cast<std::int32_t>(ids.size()));
+      exclusive.push_back(bias.exclusive);
+      for (const auto& word : bias.bad_words) {
+        words.insert(words.end(), word.begin(), word.end());
+        word_tokens.push_back(static_cast<std::int32_t>(words.size()));
+      }
+      word_begin.push_back(static_cast<std::int32_t>(word_tokens.size()) - 1);
     }
     bias_upload_.begin();
     const std::int64_t begin_at = bias_upload_.add(begin), ids_at = bias_upload_.add(ids),
                        values_at = bias_upload_.add(values),
-                       exclusive_at = bias_upload_.add(exclusive_);
+                       exclusive_at = bias_upload_.add(exclusive),
+                       word_begin_at = bias_upload_.add(word_begin),
+                       word_tokens_at = bias_upload_.add(word_tokens),
+                       words_at = bias_upload_.add(words);
     bias_upload_.send(ctx);
-    bias_view_ = {bias_upload_.template address<std::int32_t>(begin_at),
-                  bias_upload_.template address<std::int32_t>(ids_at),
-                  bias_upload_.template address<float>(values_at),
-                  bias_upload_.template address<std::uint8_t>(exclusive_at)};
+    const auto at = [this]<typename E>(E, std::int64_t offset) {
+      return bias_upload_.template address<E>(offset);
+    };
+    bias_view_ = {at(0, begin_at),      at(0, ids_at),
+                  at(0.0f, values_at),  at(std::uint8_t{}, exclusive_at),
+                  at(0, word_begin_at), at(0, word_tokens_at),
+                  at(0, words_at)};
   }
 
   std::int32_t num_slots_, table_stride_, history_stride_;
@@ -176,8 +201,7 @@ class Slots {
   Buffer<kernels::SlotParams, D> params_;
   Buffer<std::int32_t, D> chunk_table_, history_;
   StagedUpload<D> edits_, bias_upload_;
-  std::vector<std::vector<std::pair<std::int32_t, float>>> bias_;  ///< Host copy, by slot.
-  std::vector<std::uint8_t> exclusive_;
+  std::vector<Bias> bias_;  ///< By slot.
   kernels::LogitBiasView<D> bias_view_;
 };
 

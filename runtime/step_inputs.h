@@ -24,9 +24,11 @@ class StepInputs {
         head_(4 * std::int64_t{seqs_} + 1),
         token_ids_(tokens_),
         positions_(tokens_),
-        row_slots_(tokens_) {
+        row_slots_(tokens_),
+        score_rows_(tokens_),
+        score_targets_(tokens_) {
     for (auto& staging : staging_)
-      staging = HostBuffer<std::int32_t, D>(head_.size() + 3 * tokens_);
+      staging = HostBuffer<std::int32_t, D>(head_.size() + 5 * tokens_);
   }
 
   /// Stages the plan's rows with `num_decode` decode rows (padding rows have slot -1).
@@ -50,6 +52,13 @@ class StepInputs {
   kernels::SampleView<D> samples() const {
     return {num_samples_, head_.data() + seqs_, head_.data() + 2 * seqs_};
   }
+  /// Rows whose next prompt token is scored, and these tokens; `count` of each.
+  struct Scores {
+    std::int32_t count = 0;
+    const std::int32_t* rows = nullptr;
+    const std::int32_t* targets = nullptr;
+  };
+  Scores scores() const { return {num_scores_, score_rows_.data(), score_targets_.data()}; }
   kernels::BeginStepArgs<D> begin(const kernels::SlotView<D>& slots) const {
     return {view_.num_decode,  head_.data(),      slots,           token_ids_.data(),
             positions_.data(), row_slots_.data(), view_.num_tokens};
@@ -72,6 +81,7 @@ class StepInputs {
     view_.segment_begin = head_.data() + 3 * seqs_;
     num_samples_ = num_decode;
     for (const PrefillSegment& segment : plan.segments) num_samples_ += segment.sample ? 1 : 0;
+    num_scores_ = plan.num_scores();
   }
 
   /// Rows and slots of the samples, and the segments' first rows.
@@ -109,16 +119,32 @@ class StepInputs {
     copy_to_device(ctx, token_ids_.data() + num_decode, ids, count * 4);
     copy_to_device(ctx, positions_.data() + num_decode, positions, count * 4);
     copy_to_device(ctx, row_slots_.data() + num_decode, slots, count * 4);
+    if (num_scores_ > 0) upload_scores(ctx, plan, num_decode, slots + tokens_);
+  }
+
+  void upload_scores(Context<D>& ctx, const BatchPlan& plan, std::int32_t first_row,
+                     std::int32_t* rows) {
+    std::int32_t* targets = rows + tokens_;
+    std::int32_t count = 0;
+    for (const PrefillSegment& segment : plan.segments) {
+      for (std::size_t i = 0; i < segment.score_targets.size(); ++i, ++count) {
+        rows[count] = first_row + segment.score_begin + static_cast<std::int32_t>(i);
+        targets[count] = segment.score_targets[i];
+      }
+      first_row += static_cast<std::int32_t>(segment.tokens.size());
+    }
+    copy_to_device(ctx, score_rows_.data(), rows, std::int64_t{count} * 4);
+    copy_to_device(ctx, score_targets_.data(), targets, std::int64_t{count} * 4);
   }
 
   std::int32_t seqs_, tokens_;
   Buffer<std::int32_t, D> head_;  ///< decode slots, sample rows, sample slots, segment begins
-  Buffer<std::int32_t, D> token_ids_, positions_, row_slots_;
+  Buffer<std::int32_t, D> token_ids_, positions_, row_slots_, score_rows_, score_targets_;
   std::array<HostBuffer<std::int32_t, D>, 2> staging_;
   int turn_ = 0;
   std::vector<std::int32_t> uploaded_rows_{-2};
   kernels::StepView<D> view_;
-  std::int32_t num_samples_ = 0;
+  std::int32_t num_samples_ = 0, num_scores_ = 0;
 };
 
 }  // namespace tandem::runtime

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <limits>
+#include <span>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -23,6 +24,7 @@ struct ShardRow {
 };
 
 void apply_bias(const ShardRow& row, const LogitBiasView<Cpu>& bias, std::int32_t slot) {
+  if (bias.begin == nullptr) return;
   std::vector<std::pair<std::int32_t, float>> listed;
   for (std::int32_t b = bias.begin[slot]; b < bias.begin[slot + 1]; ++b)
     if (const float* logit = row.find(bias.ids[b]))
@@ -58,6 +60,20 @@ void forbid_repeated_ngrams(const ShardRow& row, std::int32_t n, const std::int3
       if (float* logit = row.find(history[begin + n - 1])) *logit = kForbidden;
 }
 
+/// Of each word whose first tokens the answer ends with, forbids the last.
+void forbid_bad_words(const ShardRow& row, const LogitBiasView<Cpu>& bias, std::int32_t slot,
+                      std::span<const std::int32_t> answer) {
+  if (bias.word_begin == nullptr) return;
+  for (std::int32_t w = bias.word_begin[slot]; w < bias.word_begin[slot + 1]; ++w) {
+    const std::span word(bias.words + bias.word_tokens[w], bias.words + bias.word_tokens[w + 1]);
+    const std::span before = word.first(word.size() - 1);
+    float* logit = row.find(word.back());
+    if (logit != nullptr && before.size() <= answer.size() &&
+        std::equal(before.begin(), before.end(), answer.last(before.size()).begin()))
+      *logit = kForbidden;
+  }
+}
+
 }  // namespace
 
 void process_logits(Context<Cpu>&, const ShardArgs<Cpu>& args, const LogitBiasView<Cpu>& bias) {
@@ -71,11 +87,13 @@ void process_logits(Context<Cpu>&, const ShardArgs<Cpu>& args, const LogitBiasVi
         args.slots.history + std::int64_t{slot} * args.slots.history_stride;
     const ShardRow row{args.logits.row(i), args.vocab_begin,
                        std::min(args.vocab_begin + args.logits.cols, args.vocab_size)};
-    if (bias.begin != nullptr) apply_bias(row, bias, slot);
+    apply_bias(row, bias, slot);
     if (params.repetition_penalty != 1.0f || params.presence_penalty != 0.0f ||
         params.frequency_penalty != 0.0f)
       apply_penalties(row, params, history, length);
     forbid_repeated_ngrams(row, params.no_repeat_ngram, history, length);
+    forbid_bad_words(row, bias, slot,
+                     {history + std::min(params.prompt_tokens, length), history + length});
     if (length - params.prompt_tokens < params.min_tokens)
       for (std::int32_t s = 0; s < params.num_stop_ids; ++s)
         if (float* logit = row.find(params.stop_ids[s])) *logit = kForbidden;

@@ -135,4 +135,11 @@ void sample_full(Context<Cpu>&, const FullSampleArgs<Cpu>& args) {
   }
 }
 
+void score(Context<Cpu>&, const ScoreArgs<Cpu>& args) {
+#pragma omp parallel for
+  for (std::int64_t i = 0; i < args.logits.rows; ++i)
+    write_logprobs(args.logits.row(i), args.vocab_size, args.targets[i],
+                   args.logprobs + i * (1 + kMaxLogprobs));
+}
+
 }  // namespace tandem::kernels

@@ -61,6 +61,38 @@ __device__ void forbid_repeated_ngrams(const LogitTile& tile, std::int32_t n,
   }
 }
 
+/// Adds the slot's biases; an exclusive list forbids all that is not on it.
+__device__ void apply_bias(const LogitTile& tile, const LogitBiasView<Cuda>& bias,
+                           std::int32_t slot, std::uint32_t* listed) {
+  const std::int32_t begin = bias.begin[slot], end = bias.begin[slot + 1];
+  if (bias.exclusive != nullptr && bias.exclusive[slot] != 0) {
+    for (int i = threadIdx.x; i < kTile; i += kThreads) listed[i] = 0;
+    __syncthreads();
+    for (int b = begin + threadIdx.x; b < end; b += kThreads)
+      if (tile.has(bias.ids[b])) listed[bias.ids[b] - tile.begin] = 1;
+    __syncthreads();
+    for (int i = threadIdx.x; i < tile.end - tile.begin; i += kThreads)
+      if (listed[i] == 0) tile.logits[i] = -INFINITY;
+    __syncthreads();
+  }
+  for (int b = begin + threadIdx.x; b < end; b += kThreads)
+    if (tile.has(bias.ids[b])) tile[bias.ids[b]] += bias.values[b];
+  __syncthreads();
+}
+
+/// Of each word whose first tokens the answer ends with, forbids the last.
+__device__ void forbid_bad_words(const LogitTile& tile, const LogitBiasView<Cuda>& bias,
+                                 std::int32_t slot, const std::int32_t* history,
+                                 std::int32_t length, std::int32_t prompt_tokens) {
+  for (int w = bias.word_begin[slot] + threadIdx.x; w < bias.word_begin[slot + 1]; w += kThreads) {
+    const std::int32_t* word = bias.words + bias.word_tokens[w];
+    const std::int32_t before = bias.word_tokens[w + 1] - bias.word_tokens[w] - 1;
+    bool same = tile.has(word[before]) && before <= length - prompt_tokens;
+    for (int i = 0; same && i < before; ++i) same = history[length - before + i] == word[i];
+    if (same) tile[word[before]] = -INFINITY;
+  }
+}
+
 /// Grid (tiles of the shard, samples).
 __global__ void __launch_bounds__(kThreads)
     process_logits_kernel(ShardArgs<Cuda> args, LogitBiasView<Cuda> bias) {
@@ -78,15 +110,13 @@ __global__ void __launch_bounds__(kThreads)
   const LogitTile tile{args.logits.data + sample * args.logits.stride + first,
                        static_cast<std::int32_t>(args.vocab_begin + first),
                        static_cast<std::int32_t>(min(args.vocab_begin + first + kTile, shard_end))};
-  if (bias.begin != nullptr) {
-    for (int b = bias.begin[slot] + threadIdx.x; b < bias.begin[slot + 1]; b += kThreads)
-      if (tile.has(bias.ids[b])) atomicAdd(&tile[bias.ids[b]], bias.values[b]);
-    __syncthreads();
-  }
+  if (bias.begin != nullptr) apply_bias(tile, bias, slot, counts);
   if (params.repetition_penalty != 1.0f || params.presence_penalty != 0.0f ||
       params.frequency_penalty != 0.0f)
     apply_penalties(tile, params, history, length, counts);
   forbid_repeated_ngrams(tile, params.no_repeat_ngram, history, length);
+  if (bias.word_begin != nullptr)
+    forbid_bad_words(tile, bias, slot, history, length, params.prompt_tokens);
   if (length - params.prompt_tokens < params.min_tokens && threadIdx.x < params.num_stop_ids &&
       threadIdx.x < kMaxStopIds && tile.has(params.stop_ids[threadIdx.x]))
     tile[params.stop_ids[threadIdx.x]] = -INFINITY;

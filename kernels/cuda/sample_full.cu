@@ -164,12 +164,28 @@ __global__ void __launch_bounds__(kSelectThreads) sample_full_kernel(FullSampleA
                    shared);
 }
 
+/// One block per row.
+__global__ void __launch_bounds__(kSelectThreads) score_kernel(ScoreArgs<Cuda> args) {
+  __shared__ SelectShared shared;
+  pdl_wait();
+  pdl_trigger();
+  const std::int64_t row = blockIdx.x;
+  write_logprobs(args.logits.data + row * args.logits.stride, static_cast<int>(args.vocab_size),
+                 args.targets[row], args.logprobs + row * (1 + kMaxLogprobs), shared);
+}
+
 }  // namespace
 
 void sample_full(Context<Cuda>& ctx, const FullSampleArgs<Cuda>& args) {
   if (args.samples.num_samples == 0) return;
   launch(ctx, dependent(dim3(args.samples.num_samples), dim3(kSelectThreads)), sample_full_kernel,
          args);
+}
+
+void score(Context<Cuda>& ctx, const ScoreArgs<Cuda>& args) {
+  if (args.logits.rows == 0) return;
+  launch(ctx, dependent(dim3(static_cast<unsigned>(args.logits.rows)), dim3(kSelectThreads)),
+         score_kernel, args);
 }
 
 }  // namespace tandem::kernels

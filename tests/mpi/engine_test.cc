@@ -84,7 +84,9 @@ struct Job {
   }
 
   /// Runs requests through the scheduler, planned one step ahead, every rank deciding alike.
-  std::vector<std::vector<std::int32_t>> generate(const std::vector<Request>& requests) {
+  std::vector<std::vector<std::int32_t>> generate(
+      const std::vector<Request>& requests,
+      std::vector<std::vector<kernels::TokenLogprob>>* prompt_logprobs = nullptr) {
     Scheduler scheduler({engine->limits(), true, {}});
     std::vector<std::vector<std::int32_t>> texts(requests.size());
     for (const Request& request : requests) scheduler.add(request);
@@ -94,9 +96,12 @@ struct Job {
       if (plan.num_tokens() > 0) engine->submit(plan);
       const bool submitted = plan.num_tokens() > 0;
       if (pending)
-        for (const TokenEvent& event : scheduler.commit(engine->collect()))
+        for (const TokenEvent& event : scheduler.commit(engine->collect())) {
           if (event.token >= 0)
             texts[static_cast<std::size_t>(event.request)].push_back(event.token);
+          if (prompt_logprobs != nullptr && !event.prompt_logprobs.empty())
+            *prompt_logprobs = event.prompt_logprobs;
+        }
       pending = submitted;
     }
     return texts;
@@ -133,10 +138,10 @@ TEST_P(EngineTest, TeacherForcedLogitsEqualTransformers) {
     tokens.insert(tokens.end(), reference.greedy.begin(), reference.greedy.end());
     for (std::size_t p = 0; p < tokens.size(); ++p) {
       BatchPlan plan;
-      if (p == 0) plan.inits.push_back({slot, {}, {}, {}, {}});
+      if (p == 0) plan.inits.push_back({slot, {}, {}, {}, {}, {}});
       if (p == 0) plan.assigns.push_back({slot, 0, 1 + slot});
       plan.mapped_chunks = 2 + slot;
-      plan.segments.push_back({slot, static_cast<std::int32_t>(p), {tokens[p]}, true});
+      plan.segments.push_back({slot, static_cast<std::int32_t>(p), {tokens[p]}, true, 0, {}});
       plan.max_kv_tokens = static_cast<std::int32_t>(p) + 1;
       job.engine->submit(plan);
       job.engine->collect();
@@ -172,6 +177,39 @@ TEST_P(EngineTest, PrefillInPiecesGivesTheSameText) {
   Job job(GetParam(), DType::kF32, /*max_batched_tokens=*/8);
   const std::vector<Case> cases = read_cases(GetParam());
   EXPECT_EQ(job.generate({greedy(0, cases[0])})[0], cases[0].greedy);
+}
+
+// The prompt is what transformers gave greedily, so its reference logits say what each next token's
+// log-probability is. Pieces of 8 tokens, and more scored rows than sequences.
+TEST_P(EngineTest, LogprobsOfThePromptEqualTransformers) {
+  Job job(GetParam(), DType::kF32, /*max_batched_tokens=*/11);
+  const Case reference = read_cases(GetParam())[0];
+  Request request = greedy(0, reference);
+  request.prompt.insert(request.prompt.end(), reference.greedy.begin(), reference.greedy.end());
+  request.params.max_tokens = 2;
+  request.params.prompt_logprobs = 3;
+  std::vector<std::vector<kernels::TokenLogprob>> scores;
+  job.generate({request}, &scores);
+  ASSERT_EQ(scores.size(), request.prompt.size() - 1);
+  int compared = 0;
+  for (std::size_t i = 0; i < reference.positions.size(); ++i) {
+    const auto position = static_cast<std::size_t>(reference.positions[i]);
+    if (position + 1 >= request.prompt.size()) continue;
+    const std::vector<float>& logits = reference.logits[i];
+    double sum = 0;
+    for (const float logit : logits) sum += std::exp(static_cast<double>(logit));
+    const std::vector<kernels::TokenLogprob>& got = scores[position];
+    ASSERT_EQ(got.size(), 4u);
+    EXPECT_EQ(got[0].id, request.prompt[position + 1]);
+    EXPECT_EQ(logits[static_cast<std::size_t>(got[1].id)],
+              *std::max_element(logits.begin(), logits.end()));
+    for (const kernels::TokenLogprob& entry : got)
+      EXPECT_NEAR(entry.logprob, logits[static_cast<std::size_t>(entry.id)] - std::log(sum), 2e-4);
+    EXPECT_GE(got[1].logprob, got[2].logprob);
+    EXPECT_GE(got[2].logprob, got[3].logprob);
+    ++compared;
+  }
+  EXPECT_GE(compared, 3);
 }
 
 // bfloat16 rounds every activation to 8 bits: logits move by about 2^-8 of their size per layer.

@@ -116,6 +116,44 @@ TEST_F(Sample, ProcessLogitsEqualsTheCpu) {
   expect_close(cuda, problem.logits, 1e-6f, "processed logits");
 }
 
+/// Slot 2 may only have three tokens, one of them forbidden; slots 3 and 4 have bad words.
+TEST_F(Sample, AllowedTokensAndBadWordsEqualTheCpu) {
+  auto& [cpu, cuda] = Devices::get();
+  constexpr std::int64_t kVocab = 20000, kBegin = 128, kColumns = 19904;
+  Problem problem(5, kVocab, 3.0f);
+  problem.logits = {cuda, normal<float>(5 * kColumns, 3.0f, 21)};
+  problem.positions = {cuda, std::vector<std::int32_t>(5, 100)};
+  for (const int slot : {3, 4}) {
+    std::int32_t* history = problem.slots.history.host.data() + slot * Problem::kHistory;
+    history[99] = 6;
+    history[100] = 7;
+  }
+  problem.slots.upload_all(cuda);
+  Mirror<std::int32_t> bias_begin(cuda, {0, 0, 0, 3, 3, 3}), bias_ids(cuda, {200, 9000, 9001});
+  Mirror<float> bias_values(cuda, {0.0f, 1.5f, -std::numeric_limits<float>::infinity()});
+  Mirror<std::uint8_t> exclusive(cuda, {0, 0, 1, 0, 0});
+  Mirror<std::int32_t> word_begin(cuda, {0, 0, 0, 0, 2, 3}), word_tokens(cuda, {0, 3, 5, 7}),
+      words(cuda, {6, 7, 300, 6, 301, 7, 19999});
+  const auto run = [&]<typename D>(Context<D>& ctx) {
+    process_logits(ctx, problem.shard_args<D>(kBegin, kColumns),
+                   LogitBiasView<D>{bias_begin.on<D>(), bias_ids.on<D>(), bias_values.on<D>(),
+                                    exclusive.on<D>(), word_begin.on<D>(), word_tokens.on<D>(),
+                                    words.on<D>()});
+  };
+  run(cpu);
+  run(cuda);
+  expect_close(cuda, problem.logits, 1e-6f, "processed logits");
+  const auto got = download(cuda, problem.logits.device.data(), 5 * kColumns);
+  const auto forbidden = [&](int slot) {
+    const auto row = got.begin() + (4 - slot) * kColumns;
+    return std::count(row, row + kColumns, -std::numeric_limits<float>::infinity());
+  };
+  EXPECT_EQ(forbidden(1), 0);
+  EXPECT_EQ(forbidden(2), kVocab - kBegin - 2);
+  EXPECT_EQ(forbidden(3), 1);
+  EXPECT_EQ(forbidden(4), 1);
+}
+
 TEST_F(Sample, BestOfShardsEqualsTheCpuAndTheWholeRow) {
   auto& [cpu, cuda] = Devices::get();
   for (const std::int64_t vocab : {64, 1000, 32000, 128256}) {
@@ -236,6 +274,25 @@ TEST_F(Sample, LogprobsEqualTheCpu) {
         EXPECT_NEAR(got[i].logprob, want[i].logprob, 2e-5f);
       }
     }
+  }
+}
+
+TEST_F(Sample, ScoresEqualTheCpu) {
+  auto& [cpu, cuda] = Devices::get();
+  constexpr std::int64_t kRows = 7, kVocab = 32000, kWidth = 1 + kMaxLogprobs;
+  Mirror<float> logits(cuda, normal<float>(kRows * kVocab, 3.0f, 23));
+  Mirror<std::int32_t> targets(cuda, {0, 5, 31990, 16000, 7, 8, 9});
+  const auto args = [&]<typename D>(TokenLogprob* out, D) {
+    return ScoreArgs<D>{logits.cview<D>(kRows, kVocab), kVocab - 3, targets.on<D>(), out};
+  };
+  std::vector<TokenLogprob> want(kRows * kWidth);
+  Buffer<TokenLogprob, Cuda> device(kRows * kWidth);
+  score(cpu, args(want.data(), Cpu{}));
+  score(cuda, args(device.data(), Cuda{}));
+  const auto got = download(cuda, device.data(), kRows * kWidth);
+  for (std::size_t i = 0; i < want.size(); ++i) {
+    EXPECT_EQ(got[i].id, want[i].id) << i;
+    EXPECT_NEAR(got[i].logprob, want[i].logprob, 2e-5f) << i;
   }
 }
 

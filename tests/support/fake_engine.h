@@ -167,6 +167,7 @@ class FakeEngine : public runtime::Engine {
   runtime::StepOutput finish(const runtime::BatchPlan& plan, const std::vector<Row>& rows) {
     runtime::StepOutput output;
     output.step = plan.step;
+    for (const auto& segment : plan.segments) score(segment, output);
     for (const Row& row : rows) {
       if (!row.sample) continue;
       output.tokens.push_back(row.position < 0 ? -1 : sample(row));
@@ -176,6 +177,20 @@ class FakeEngine : public runtime::Engine {
       }
     }
     return output;
+  }
+
+  /// A row's "log-probability" is its negative position.
+  static void score(const runtime::PrefillSegment& segment, runtime::StepOutput& output) {
+    check(segment.score_begin + segment.score_targets.size() <= segment.tokens.size(), "scores");
+    for (std::size_t i = 0; i < segment.score_targets.size(); ++i) {
+      const auto row = static_cast<std::size_t>(segment.score_begin) + i;
+      check(row + 1 >= segment.tokens.size() || segment.tokens[row + 1] == segment.score_targets[i],
+            "a score of another token");
+      for (int k = 0; k <= kernels::kMaxLogprobs; ++k)
+        output.scores.push_back(
+            {-static_cast<float>(segment.begin + static_cast<std::int32_t>(row)),
+             segment.score_targets[i] + k});
+    }
   }
 
   std::int32_t sample(const Row& row) {

@@ -18,6 +18,7 @@ struct Bias {
   std::vector<std::int32_t> ids;
   std::vector<float> values;
   bool exclusive = false;
+  std::vector<std::vector<std::int32_t>> words = {};
 };
 
 /// Logits of slot 1 after `process_logits`, for a sequence whose tokens so far are `history`.
@@ -32,6 +33,12 @@ std::vector<float> process(const SlotParams& params, std::vector<std::int32_t> h
   const auto count = static_cast<std::int32_t>(bias.ids.size());
   const std::int32_t begin[] = {0, 0, count};
   const std::uint8_t exclusive[] = {0, static_cast<std::uint8_t>(bias.exclusive)};
+  const std::int32_t word_begin[] = {0, 0, static_cast<std::int32_t>(bias.words.size())};
+  std::vector<std::int32_t> word_tokens{0}, words;
+  for (const auto& word : bias.words) {
+    words.insert(words.end(), word.begin(), word.end());
+    word_tokens.push_back(static_cast<std::int32_t>(words.size()));
+  }
   std::vector<float> logits = kLogits;
   const auto run = [&](std::int64_t first, std::int64_t last) {
     if (first == last) return;
@@ -45,7 +52,9 @@ std::vector<float> process(const SlotParams& params, std::vector<std::int32_t> h
     args.logits = {logits.data() + first, 1, last - first};
     args.vocab_begin = first;
     args.vocab_size = static_cast<std::int64_t>(logits.size());
-    process_logits(context, args, {begin, bias.ids.data(), bias.values.data(), exclusive});
+    process_logits(context, args,
+                   {begin, bias.ids.data(), bias.values.data(), exclusive, word_begin,
+                    word_tokens.data(), words.data()});
   };
   run(0, cut);
   run(cut, static_cast<std::int64_t>(logits.size()));
@@ -114,6 +123,19 @@ TEST(ProcessLogits, AddsBiasesAndKeepsOnlyAllowedTokens) {
   params.prompt_tokens = 1;
   params.repetition_penalty = 2;
   expect_for_all_cuts(params, {1}, {{1}, {6}}, {2, 2, 1, 0.5f, -1, 4});
+}
+
+// Prompt 3 4, then the answer; a word counts only where all of it would be in the answer.
+TEST(ProcessLogits, ForbidsTheEndOfBadWords) {
+  SlotParams params;
+  params.prompt_tokens = 2;
+  const Bias bias{{}, {}, false, {{4, 5}, {1, 2, 0}, {2, 2}}};
+  expect_for_all_cuts(params, {3, 4}, bias, kLogits);
+  expect_for_all_cuts(params, {3, 4, 4}, bias, {2, -2, 1, 0.5f, -1, kForbidden});
+  expect_for_all_cuts(params, {3, 4, 2}, bias, {2, -2, kForbidden, 0.5f, -1, 4});
+  expect_for_all_cuts(params, {3, 1, 2}, bias, {2, -2, kForbidden, 0.5f, -1, 4});
+  expect_for_all_cuts(params, {3, 4, 1, 2}, bias, {kForbidden, -2, kForbidden, 0.5f, -1, 4});
+  expect_for_all_cuts(params, {3, 4, 2, 1}, bias, kLogits);
 }
 
 TEST(ProcessLogits, SkipsRowsThatAreDone) { EXPECT_EQ(process({}, {}, {{0}, {5}}), kLogits); }

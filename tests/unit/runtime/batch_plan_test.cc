@@ -23,12 +23,13 @@ BatchPlan full_plan() {
   init.params.stop_ids[1] = 128009;
   init.logit_bias = {{5, -std::numeric_limits<float>::infinity()}, {9, 1.5f}};
   init.allowed = {1, 2, 3};
+  init.bad_words = {{4, 5}, {6, 7, 8}};
   init.history = {10, 11};
   plan.inits = {init, SlotInit{}};
   plan.assigns = {{3, 0, 8}, {3, 1, 9}};
   plan.chunk_copies = {{4, 9}};
   plan.decode_slots = {0, 2};
-  plan.segments = {{3, 2, {7, 8, 9}, true}, {1, 0, {4}, false}};
+  plan.segments = {{3, 2, {7, 8, 9}, true, 1, {9}}, {1, 0, {4}, false, 0, {6}}};
   plan.sample_mode = SampleMode::kFull;
   plan.process_logits = true;
   plan.logprobs = true;
@@ -41,6 +42,7 @@ TEST(BatchPlan, CountsRowsAndSamples) {
   EXPECT_EQ(plan.num_prefill_tokens(), 4);
   EXPECT_EQ(plan.num_tokens(), 6);
   EXPECT_EQ(plan.num_samples(), 3);
+  EXPECT_EQ(plan.num_scores(), 2);
 }
 
 TEST(BatchPlan, SerializeAndDeserializeAreInverses) {

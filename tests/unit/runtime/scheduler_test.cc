@@ -280,6 +280,73 @@ TEST(Scheduler, LogprobsAreCutToWhatWasAsked) {
   }
 }
 
+/// One score for each prompt token but the first, in order, with the first token of sample 0.
+void expect_scores(const Driver& driver, const Request& request) {
+  int found = 0;
+  for (const TokenEvent& event : driver.events) {
+    if (event.request != request.id || event.prompt_logprobs.empty()) continue;
+    EXPECT_EQ(event.sample, 0);
+    ++found;
+    ASSERT_EQ(event.prompt_logprobs.size(), request.prompt.size() - 1);
+    for (std::size_t p = 0; p + 1 < request.prompt.size(); ++p) {
+      ASSERT_EQ(event.prompt_logprobs[p].size(), 3u);
+      EXPECT_EQ(event.prompt_logprobs[p][0].id, request.prompt[p + 1]);
+      EXPECT_EQ(event.prompt_logprobs[p][0].logprob, -static_cast<float>(p));
+    }
+  }
+  EXPECT_EQ(found, 1);
+}
+
+TEST(Scheduler, PromptsAreScoredOnceWhateverIsCachedOrForked) {
+  Driver driver(small_limits());
+  for (RequestId id = 1; id <= 3; ++id) {
+    Request request = make_request(id, 200, 6);  // the same prompt each time
+    request.params.n = id == 2 ? 5 : 1;
+    request.params.temperature = 1;
+    request.params.prompt_logprobs = 2;
+    request.params.ignore_eos = true;
+    driver.add(request);
+    if (id != 2) driver.run();
+  }
+  driver.run();
+  for (RequestId id = 1; id <= 3; ++id) expect_scores(driver, make_request(id, 200, 6));
+  for (int i = 0; i < 5; ++i) driver.expect_single_run(2, i);
+}
+
+TEST(Scheduler, PreemptionDoesNotScoreTwice) {
+  auto limits = small_limits();
+  limits.num_chunks = limits.mapped_chunks = 14;
+  Driver driver(limits);
+  std::vector<Request> requests;
+  for (RequestId id = 0; id < 8; ++id) {
+    Request request = make_request(id, 100 + 10 * static_cast<int>(id), 150, static_cast<int>(id));
+    request.params.prompt_logprobs = 2;
+    request.params.ignore_eos = true;
+    driver.add(request);
+    requests.push_back(request);
+  }
+  driver.run();
+  EXPECT_GT(driver.scheduler().stats().preemptions, 0);
+  for (const Request& request : requests) {
+    expect_scores(driver, request);
+    driver.expect_single_run(request.id);
+  }
+}
+
+TEST(Scheduler, BadWordsOfSeveralTokensReachTheDevice) {
+  Scheduler scheduler(SchedulerConfig{small_limits(), true, {kEos}});
+  Request request = make_request(1, 4, 4);
+  request.params.logit_bias = {{5, 1.0f}, {5, 2.0f}};
+  request.params.bad_words = {{5}, {6, 7}, {8, 9, 10}};
+  scheduler.add(request);
+  const BatchPlan plan = scheduler.plan();
+  EXPECT_TRUE(plan.process_logits);
+  ASSERT_EQ(plan.inits.size(), 1u);
+  ASSERT_EQ(plan.inits[0].logit_bias.size(), 1u);
+  EXPECT_LT(plan.inits[0].logit_bias[0].second, -1e30f);
+  EXPECT_EQ(plan.inits[0].bad_words, (std::vector<Tokens>{{6, 7}, {8, 9, 10}}));
+}
+
 TEST(Scheduler, WhatCanNeverRunIsRefused) {
   auto limits = small_limits();
   limits.num_chunks = limits.mapped_chunks = 5;
