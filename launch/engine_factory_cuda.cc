@@ -8,7 +8,7 @@
 namespace tandem::launch {
 namespace {
 
-/// Why this machine's GPUs cannot be used; empty when they can.
+/// Why this machine's GPUs cannot be used and what to do; empty when they can.
 std::string gpu_problem(const DeviceReport& report) {
   if (!report.problem.empty()) return report.problem;
   for (const DeviceInfo& device : report.devices)
@@ -22,8 +22,7 @@ std::string choose_device(Ranks& ranks, const std::string& wanted) {
   if (wanted == "cpu") return "cpu";
   const std::string problem = gpu_problem(query_devices());
   if (wanted == "cuda")
-    ranks.control.together(
-        [&] { TANDEM_REQUIRE(problem.empty(), problem, "; or use --device cpu"); });
+    ranks.control.together([&] { TANDEM_REQUIRE(problem.empty(), problem); });
   return ranks.control.min(problem.empty() ? 1 : 0) == 1 ? "cuda" : "cpu";
 }
 

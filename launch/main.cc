@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "comm/launcher_end.h"
 #include "kernels/device/error.h"
 #include "kernels/device/log.h"
 #include "launch/command.h"
@@ -91,8 +92,13 @@ int main(int argc, char** argv) {
     // `launch` becomes mpirun or sbatch: it is no rank and must not start MPI.
     if (argc > 1 && std::string(argv[1]) == "launch")
       return tandem::launch::run_launch(argv[0], {argv + 2, argv + argc});
-    const tandem::comm::MpiSession session(&argc, &argv);
-    return run_job(session, {argv + 1, argv + argc});
+    int code = 0;
+    {
+      const tandem::comm::MpiSession session(&argc, &argv);
+      code = run_job(session, {argv + 1, argv + argc});
+      if (code != 0 && session.size() > 1) tandem::comm::hurry_launcher(false);
+    }
+    return code;
   } catch (const tandem::ConfigError& error) {
     std::fprintf(stderr, "tandem: %s\n", error.what());
     return kUsageError;

@@ -80,7 +80,7 @@ def run_drill(launcher, drill):
             job = cluster.popen(cluster.hosts[0], command, stdout=output, stderr=output)
         wait_until(lambda: len(list(pids.iterdir())) == RANKS, 60, "the ranks did not start")
         if not from_inside:
-            time.sleep(1)  # some heartbeats
+            time.sleep(1.5)  # six heartbeats, which carry the stage
         start = time.monotonic()
         inject(drill, cluster, int((pids / str(drill.rank)).read_text() or 0))
         with contextlib.suppress(TimeoutError):

@@ -100,7 +100,7 @@ class MultiHost(unittest.TestCase):
         self.assertEqual(answer(result.stdout), self.expected)
 
     def test_wrong_arguments_end_every_rank(self):
-        result = self.mpirun(1, [TANDEM, *GENERATE, "--tensor-parallel-size", "2"], timeout=20)
+        result = self.mpirun(1, [TANDEM, *GENERATE, "--tensor-parallel-size", "2"])
         self.assertEqual(result.returncode, 2)
         self.assertEqual(result.stderr.count("mpirun -n 2 tandem generate"), 1, result.stderr)
 

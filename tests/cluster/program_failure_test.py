@@ -25,8 +25,8 @@ class ProgramFailure(unittest.TestCase):
                     "mpirun", "--hostfile", cluster.hostfile(1), "-n", "2", "--map-by",
                     "ppr:1:node", TANDEM, *words],
                     stdout=output, stderr=output)
-            wait_until(lambda: ready(log.read_text(errors="replace")), 30, "the program did not start")
-            time.sleep(0.6)  # heartbeats carry the stage twice a second or more
+            wait_until(lambda: ready(log.read_text(errors="replace")), 60, "the program did not start")
+            time.sleep(1.5)  # six heartbeats, which carry the stage
             victims = [pid for pid in cluster.pids(cluster.hosts[1])
                        if pathlib.Path(f"/proc/{pid}/comm").read_text().strip() == "tandem"]
             self.assertEqual(len(victims), 1)

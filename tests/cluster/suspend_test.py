@@ -19,7 +19,7 @@ def main():
         job = subprocess.Popen(["mpirun", "-n", "2", "--oversubscribe", "--bind-to", "none", DRILL,
                                 f"pids={folder}", "steps=100"], env=env, stderr=subprocess.PIPE,
                                text=True)
-        wait_until(lambda: len(os.listdir(folder)) == 2, 20, "the ranks did not start")
+        wait_until(lambda: len(os.listdir(folder)) == 2, 60, "the ranks did not start")
         time.sleep(0.1)
         pids = [int(path.read_text()) for path in pathlib.Path(folder).iterdir()]
         for pid in pids:
@@ -27,7 +27,7 @@ def main():
         time.sleep(8)  # longer than a silent rank is waited for
         for pid in pids:
             os.kill(pid, signal.SIGCONT)
-        _, errors = job.communicate(timeout=60)
+        _, errors = job.communicate(timeout=120)
     if job.returncode != 0:
         print(errors)
     return job.returncode

@@ -97,7 +97,7 @@ class VirtualCluster:
         return subprocess.Popen(self.on(host, argv), env={**self.env, **(env or {})},
                                 stdin=subprocess.DEVNULL, **options)
 
-    def run(self, host, argv, env=None, timeout=60):
+    def run(self, host, argv, env=None, timeout=120):
         """stdout and stderr as text; raises when the command takes longer than `timeout`."""
         return subprocess.run(self.on(host, argv), env={**self.env, **(env or {})}, text=True,
                               stdin=subprocess.DEVNULL, capture_output=True, timeout=timeout)
@@ -191,12 +191,12 @@ class VirtualCluster:
         (root / "gres.conf").write_text(
             f"Name=gpu File={root}/gpu[0-{self.gpus - 1}]\n" if self.gpus else "")
         (root / "slurm.conf").write_text(self._slurm_conf())
-        wait_until((root / "munge.sock").exists, 5, "munged did not start")
+        wait_until((root / "munge.sock").exists, 60, "munged did not start")
         self._daemon("slurmctld", ["slurmctld", "-D", "-c"], self.hosts[0])
         for host in self.hosts:
             self._daemon(f"slurmd-{host}", ["slurmd", "-D", "-N", host], host)
         wait_until(lambda: len(self.run(self.hosts[0], [
-            "sinfo", "-h", "-N", "-t", "idle", "-o", "%N"]).stdout.split()) == len(self.hosts), 20,
+            "sinfo", "-h", "-N", "-t", "idle", "-o", "%N"]).stdout.split()) == len(self.hosts), 60,
             "Slurm's nodes did not come up")
 
     def _slurm_conf(self):

@@ -6,12 +6,15 @@ import os
 import pathlib
 import pty
 import select
-import shutil
 import subprocess
+import sys
 import tempfile
 import termios
 import time
 import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "support"))
+import served  # noqa: E402
 
 SOURCE = pathlib.Path(os.environ["TANDEM_SOURCE"])
 TANDEM = os.environ["TANDEM"]
@@ -21,15 +24,7 @@ DEADLINE_S = 120
 
 
 def endless_model(folder):
-    """The fixture with room for an answer that takes minutes; its weights are dummies."""
-    config = json.loads((MODEL / "config.json").read_text())
-    config.update(max_position_embeddings=100000, hidden_size=288, head_dim=32,
-                  intermediate_size=768, num_hidden_layers=8)
-    (folder / "config.json").write_text(json.dumps(config))
-    for name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"):
-        shutil.copy(MODEL / name, folder / name)
-    return ["--model", str(folder), "--load-format", "dummy", "--ignore-eos", "--max-tokens",
-            "90000", "--kv-cache-memory", "256MiB", "--max-model-len", "20000"]
+    return [*served.endless_model(folder), "--ignore-eos", "--max-tokens", "90000"]
 
 
 class Terminal:

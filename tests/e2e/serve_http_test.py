@@ -8,8 +8,8 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
-import time
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "support"))
@@ -17,6 +17,7 @@ import served  # noqa: E402
 
 MODEL = served.MODELS / "llama-bf16"
 LONG = {"prompt": "x", "max_tokens": 250, "ignore_eos": True, "temperature": 0}
+ENDLESS = dict(LONG, max_tokens=15000)
 
 
 class Endpoints(unittest.TestCase):
@@ -74,23 +75,6 @@ class Endpoints(unittest.TestCase):
         self.refused(413, "POST", "/v1/completions", "x" * 200000)
         self.refused(404, "POST", "/v1/completions", {"prompt": "a", "model": "b"}, "model")
 
-    def test_too_many_get_429_with_retry_after(self):
-        connections = []
-        try:
-            for _ in range(4):
-                connection = http.client.HTTPConnection("127.0.0.1", self.server.port)
-                connection.request("POST", "/v1/completions", json.dumps(dict(LONG, stream=True)))
-                connection.getresponse().fp.readline()  # it runs
-                connections.append(connection)
-            headers = self.refused(429, "POST", "/v1/completions", LONG)
-            self.assertEqual(headers["Retry-After"], "1")
-        finally:
-            for connection in connections:
-                connection.close()
-        self.server.wait_until_idle()
-        self.assertEqual(self.server.request("POST", "/v1/completions", dict(LONG, max_tokens=2))[0],
-                         200)
-
     def test_metrics_count(self):
         def metric(name):
             text = self.server.request("GET", "/metrics")[1]
@@ -116,28 +100,55 @@ class Endpoints(unittest.TestCase):
         self.assertTrue(state["ready"])
         self.assertEqual(len(state["ranks"]), 1)
 
+
+class LongAnswers(unittest.TestCase):
+    """Requests that run until the test ends them."""
+
+    @classmethod
+    def setUpClass(cls):
+        folder = cls.enterClassContext(tempfile.TemporaryDirectory())
+        cls.server = cls.enterClassContext(served.Served(
+            None, arguments=[*served.endless_model(pathlib.Path(folder)), "--max-waiting", "4"]))
+
+    def test_too_many_get_429_with_retry_after(self):
+        connections = []
+        try:
+            for _ in range(4):
+                connection = http.client.HTTPConnection("127.0.0.1", self.server.port)
+                connection.request("POST", "/v1/completions",
+                                   json.dumps(dict(ENDLESS, stream=True)))
+                connection.getresponse().fp.readline()  # it runs
+                connections.append(connection)
+            status, answer, headers = self.server.request("POST", "/v1/completions", ENDLESS)
+            self.assertEqual((status, answer["error"]["code"]), (429, 429))
+            self.assertEqual(headers["Retry-After"], "1")
+        finally:
+            for connection in connections:
+                connection.close()
+        self.server.wait_until_idle()
+        self.assertEqual(
+            self.server.request("POST", "/v1/completions", dict(ENDLESS, max_tokens=2))[0], 200)
+
     def test_a_disconnect_ends_a_request_that_is_not_streamed(self):
         with socket.create_connection(("127.0.0.1", self.server.port)) as client:
-            body = json.dumps(dict(LONG, n=4))
+            body = json.dumps(dict(ENDLESS, n=4))
             client.sendall(f"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}"
                            f"\r\n\r\n{body}".encode())
-            while self.server.status()["running"] == 0:
-                time.sleep(0.01)
+            self.server.wait_until_running()
         self.server.wait_until_idle()
 
 
 class Life(unittest.TestCase):
     def drain(self, ranks):
-        with served.Served(MODEL, ranks=ranks) as server:
+        folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
+        with served.Served(None, ranks=ranks, arguments=served.endless_model(folder)) as server:
             answers = []
             worker = threading.Thread(target=lambda: answers.append(
-                server.request("POST", "/v1/completions", dict(LONG, n=3))))
+                server.request("POST", "/v1/completions", dict(ENDLESS, max_tokens=500, n=3))))
             worker.start()
-            while server.status()["running"] == 0:
-                time.sleep(0.01)
+            server.wait_until_running()
             server.signal(signal.SIGTERM)
-            while not server.status()["draining"]:
-                time.sleep(0.01)
+            served.wait_until(lambda: server.status()["draining"], "the server drains")
             try:
                 status, answer, headers = server.request("POST", "/v1/completions", LONG)
                 self.assertEqual((status, headers["Retry-After"]), (503, "1"), answer)
@@ -161,11 +172,9 @@ class Life(unittest.TestCase):
             worker = threading.Thread(target=lambda: answers.append(
                 server.request("POST", "/v1/completions", dict(LONG, n=100))))
             worker.start()
-            while server.status()["running"] == 0:
-                time.sleep(0.01)
+            server.wait_until_running()
             server.signal(signal.SIGTERM)
-            while not server.status()["draining"]:
-                time.sleep(0.01)
+            served.wait_until(lambda: server.status()["draining"], "the server drains")
             server.signal(signal.SIGTERM)
             worker.join()
             ends = {choice["finish_reason"] for choice in answers[0][1]["choices"]}

@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -19,12 +20,35 @@ TANDEM = os.environ.get("TANDEM", str(BUILD / "tandem"))
 MODELS = SOURCE / "tests/fixtures/models"
 
 
+def endless_model(folder, model=MODELS / "llama-9q3kv"):
+    """Arguments of a model in `folder` (a Path) with room for answers that take minutes, so that
+    what a test does to a running request does not depend on how fast the test is. The weights are
+    dummies; requests should set ignore_eos."""
+    config = json.loads((model / "config.json").read_text())
+    config.update(max_position_embeddings=100000, hidden_size=288, head_dim=32,
+                  intermediate_size=768, num_hidden_layers=8)
+    (folder / "config.json").write_text(json.dumps(config))
+    for name in ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja"):
+        shutil.copy(model / name, folder / name)
+    return ["--model", str(folder), "--load-format", "dummy", "--kv-cache-memory", "256MiB",
+            "--max-model-len", "20000"]
+
+
+def wait_until(condition, what, seconds=60):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"{what}: not within {seconds} s")
+        time.sleep(0.02)
+
+
 class Served:
     """`with Served(model, ranks=2, arguments=[...]) as server:` gives `server.port`."""
 
     def __init__(self, model, ranks=1, arguments=(), environment=None):
-        command = [TANDEM, "serve", "--model", str(model), "--port", "0", "--threads", "1"]
-        command += ["--device", "cpu", *arguments]
+        command = [TANDEM, "serve", "--port", "0", "--threads", "1", "--device", "cpu"]
+        command += ["--model", str(model)] if model else []
+        command += arguments
         if ranks > 1:
             command = [str(SOURCE / "tests/support/mpirun.sh"), str(ranks), *command]
         self.command = command
@@ -41,11 +65,7 @@ class Served:
         if not self.listening.wait(60):
             os.killpg(self.process.pid, signal.SIGKILL)
             raise RuntimeError("the server did not start:\n" + "".join(self.log))
-        deadline = time.time() + 60
-        while self.request("GET", "/health")[0] != 200:
-            if time.time() > deadline:
-                raise RuntimeError("the server is not ready")
-            time.sleep(0.05)
+        wait_until(lambda: self.request("GET", "/health")[0] == 200, "the server is ready")
         return self
 
     def _read(self):
@@ -60,7 +80,7 @@ class Served:
         """Sends a signal to rank 0, which the launcher has as a child."""
         os.kill(self.rank0, number)
 
-    def wait(self, seconds=30):
+    def wait(self, seconds=60):
         return self.process.wait(seconds)
 
     def end(self):
@@ -102,15 +122,15 @@ class Served:
     def status(self):
         return self.request("GET", "/status")[1]
 
-    def wait_until_idle(self, seconds=20):
-        deadline = time.time() + seconds
-        while True:
+    def wait_until_running(self):
+        wait_until(lambda: self.status()["running"] > 0, "a request runs")
+
+    def wait_until_idle(self, seconds=60):
+        def used():
             status = self.status()
-            if status["running"] + status["waiting"] + status["kv_used_chunks"] == 0:
-                return status
-            if time.time() > deadline:
-                raise RuntimeError(f"not idle: {status}")
-            time.sleep(0.05)
+            return status["running"] + status["waiting"] + status["kv_used_chunks"]
+        wait_until(lambda: used() == 0, "the server is idle", seconds)
+        return self.status()
 
 
 def python_with(*packages):

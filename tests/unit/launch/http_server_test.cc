@@ -19,7 +19,10 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// A blocking client connection; reads give up after two seconds.
+/// For what happens soon, also on a crowded machine.
+constexpr auto kPatience = 20s;
+
+/// A blocking client connection; reads give up after `kPatience`.
 class Client {
  public:
   explicit Client(std::uint16_t port, int receive_buffer_bytes = 0)
@@ -48,13 +51,13 @@ class Client {
     }
     return *this;
   }
-  /// Reads until `text` ends with `end`, the peer closes, or two seconds pass.
+  /// Reads until `text` ends with `end`, the peer closes, or `kPatience` passes.
   std::string read_until(const std::string& end) {
     std::string text;
     char byte = 0;
     while (!text.ends_with(end)) {
       pollfd wait{socket_, POLLIN, 0};
-      if (::poll(&wait, 1, 2000) <= 0 || ::recv(socket_, &byte, 1, 0) <= 0) break;
+      if (::poll(&wait, 1, kPatience / 1ms) <= 0 || ::recv(socket_, &byte, 1, 0) <= 0) break;
       text += byte;
     }
     return text;
@@ -63,7 +66,7 @@ class Client {
   bool closed_by_peer() {
     pollfd wait{socket_, POLLIN, 0};
     char byte = 0;
-    return ::poll(&wait, 1, 2000) == 1 && ::recv(socket_, &byte, 1, 0) <= 0;
+    return ::poll(&wait, 1, kPatience / 1ms) == 1 && ::recv(socket_, &byte, 1, 0) <= 0;
   }
 
  private:
@@ -130,7 +133,7 @@ class HttpServerTest : public ::testing::Test {
   }
 
   bool soon(const std::function<bool()>& condition) {
-    for (int i = 0; i < 400; ++i, std::this_thread::sleep_for(10ms)) {
+    for (int i = 0; i < kPatience / 10ms; ++i, std::this_thread::sleep_for(10ms)) {
       if (condition()) return true;
     }
     return false;
@@ -244,11 +247,11 @@ TEST_F(HttpServerTest, DrainWaitsForAnswers) {
     std::this_thread::sleep_for(100ms);
     server_.post([&] { waiting_->reply({200, "text/plain", "late", {}}); });
   });
-  server_.drain(5s);
+  server_.drain(60s);
   const auto waited = std::chrono::steady_clock::now() - begun;
   answerer.join();
   EXPECT_GE(waited, 90ms);
-  EXPECT_LT(waited, 3s);
+  EXPECT_LT(waited, 30s) << "the answer ends the wait";
   EXPECT_TRUE(client.read_until("late").ends_with("late"));
 }
 
