@@ -5,6 +5,7 @@
 
 #include "kernels/device/error.h"
 #include "launch/bench/latency.h"
+#include "launch/bench/scaling.h"
 #include "launch/command_line.h"
 
 namespace tandem::launch {
@@ -14,6 +15,8 @@ const std::vector<Command>& kinds() {
   static const std::vector<Command> list = {
       {"latency", "time to first token and per output token, beside the hardware's floor",
        run_bench_latency},
+      {"scaling", "latency on 1, 2, 4, ... ranks, each a job that it starts: speed-up, efficiency",
+       run_bench_scaling},
   };
   return list;
 }

@@ -36,10 +36,7 @@ void print_plan(const LaunchLine& line) {
 }
 
 [[noreturn]] void become(LaunchLine line) {
-  if (!line.hostfile.empty()) {
-    const std::string path = write_hostfile(line.hostfile);
-    std::replace(line.words.begin(), line.words.end(), std::string(kHostfile), path);
-  }
+  line = with_hostfile(std::move(line));
   for (const auto& [name, value] : line.environment) ::setenv(name.c_str(), value.c_str(), 1);
   std::vector<char*> words;
   for (std::string& word : line.words) words.push_back(word.data());
@@ -50,6 +47,14 @@ void print_plan(const LaunchLine& line) {
 }
 
 }  // namespace
+
+LaunchLine with_hostfile(LaunchLine line) {
+  if (!line.hostfile.empty()) {
+    const std::string path = write_hostfile(line.hostfile);
+    std::replace(line.words.begin(), line.words.end(), std::string(kHostfile), path);
+  }
+  return line;
+}
 
 int run_launch(const std::string& program, const std::vector<std::string>& arguments) {
   std::string file;

@@ -27,6 +27,9 @@ inline constexpr const char* kHostfile = "{hostfile}";
 LaunchLine build_launch_line(const ClusterConfig& cluster, int ranks, bool in_allocation,
                              const std::vector<std::string>& command);
 
+/// The line with its hostfile in memory, where a program that this process starts finds it.
+LaunchLine with_hostfile(LaunchLine line);
+
 /// As a shell reads it.
 std::string quoted(const std::vector<std::string>& words);
 

@@ -55,7 +55,9 @@ Words mpirun_words(const ClusterConfig& cluster, const Spread& spread, const Lau
 }
 
 Words slurm_options(const ClusterConfig& cluster, const Spread& spread) {
-  Words words{concat("--nodes=", spread.hosts), concat("--ntasks-per-node=", spread.per_host)};
+  // All three: inside a larger allocation srun would take the missing one from its environment.
+  Words words{concat("--nodes=", spread.hosts), concat("--ntasks=", spread.hosts * spread.per_host),
+              concat("--ntasks-per-node=", spread.per_host)};
   if (cluster.device == "cuda") words.push_back(concat("--gpus-per-node=", spread.per_host));
   if (cluster.cpus_per_rank > 0) words.push_back(concat("--cpus-per-task=", cluster.cpus_per_rank));
   if (!cluster.hosts.empty()) {

@@ -9,6 +9,7 @@
 #include "comm/launcher_end.h"
 #include "kernels/device/error.h"
 #include "kernels/device/log.h"
+#include "launch/bench/scaling.h"
 #include "launch/command.h"
 #include "launch/command_line.h"
 #include "launch/launch_command.h"
@@ -92,6 +93,10 @@ int main(int argc, char** argv) {
     // `launch` becomes mpirun or sbatch: it is no rank and must not start MPI.
     if (argc > 1 && std::string(argv[1]) == "launch")
       return tandem::launch::run_launch(argv[0], {argv + 2, argv + argc});
+    // So does this one, whose ranks are jobs that it starts.
+    if (argc > 2 && std::string(argv[1]) == "bench" && std::string(argv[2]) == "scaling" &&
+        !tandem::launch::is_rank())
+      return tandem::launch::start_bench_scaling(argv[0], {argv + 3, argv + argc});
     int code = 0;
     {
       const tandem::comm::MpiSession session(&argc, &argv);

@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <optional>
 
+#include "launch/bench/latency_options.h"
 #include "launch/bench/results.h"
 #include "launch/command_line.h"
 #include "launch/engine_factory.h"
@@ -22,13 +23,6 @@ double milliseconds(Clock::time_point begin, Clock::time_point end) {
   return std::chrono::duration<double, std::milli>(end - begin).count();
 }
 
-struct Options {
-  EngineOptions engine;
-  std::vector<std::int32_t> batches, contexts, prefills;
-  std::int32_t output_len = 64, runs = 5, warmup = 1;
-  std::string json, name;
-};
-
 /// One shape: `batch` sequences of `input` tokens; `output` 1 measures the prefill only.
 struct Shape {
   std::int32_t batch = 1, input = 0, output = 1;
@@ -41,7 +35,8 @@ struct Sample {
 /// Distinct token ids that no prefix cache has seen.
 class PromptMaker {
  public:
-  explicit PromptMaker(std::int64_t vocab_size) : vocab_size_(static_cast<std::uint64_t>(vocab_size)) {}
+  explicit PromptMaker(std::int64_t vocab_size)
+      : vocab_size_(static_cast<std::uint64_t>(vocab_size)) {}
   std::vector<std::int32_t> make(std::int32_t length) {
     std::vector<std::int32_t> ids;
     for (std::int32_t i = 0; i < length; ++i) {
@@ -109,8 +104,12 @@ Work work_of(const runtime::ModelConfig& model, DType dtype, int ranks) {
   const double read = parameters - (model.tied_embeddings ? 0.0 : embedding);
   work.weight_bytes = read * static_cast<double>(size_bytes(dtype)) / ranks;
   work.matmul_parameters = (read - embedding) / ranks;
-  work.kv_bytes_per_token = 2.0 * static_cast<double>(model.num_kv_heads * model.head_dim * model.num_layers() * size_bytes(dtype)) / ranks;
-  work.attention_flops_per_pair = 4.0 * static_cast<double>(model.num_heads * model.head_dim * model.num_layers()) / ranks;
+  work.kv_bytes_per_token = 2.0 *
+                            static_cast<double>(model.num_kv_heads * model.head_dim *
+                                                model.num_layers() * size_bytes(dtype)) /
+                            ranks;
+  work.attention_flops_per_pair =
+      4.0 * static_cast<double>(model.num_heads * model.head_dim * model.num_layers()) / ranks;
   return work;
 }
 
@@ -127,7 +126,7 @@ double prefill_floor_ms(const Work& work, const Shape& shape, const Ceilings& ce
   return flops / ceilings.matmul_tflops / 1e9;
 }
 
-std::vector<Shape> shapes_of(const Options& options) {
+std::vector<Shape> shapes_of(const LatencyOptions& options) {
   std::vector<Shape> shapes;
   for (const std::int32_t context : options.contexts)
     for (const std::int32_t batch : options.batches)
@@ -138,19 +137,20 @@ std::vector<Shape> shapes_of(const Options& options) {
 
 /// Grows the engine's sizes so that every shape runs as asked: all sequences at once, and each
 /// prefill in one step.
-void fit_engine(Options& options, const std::vector<Shape>& shapes) {
+void fit_engine(LatencyOptions& options, const std::vector<Shape>& shapes) {
   for (const Shape& shape : shapes) {
     const std::int32_t length = shape.input + shape.output + shape.batch * 64;
     options.engine.max_num_seqs = std::max(options.engine.max_num_seqs, shape.batch);
     options.engine.max_model_len = std::max(options.engine.max_model_len, length);
-    options.engine.max_num_batched_tokens = std::max(
-        {options.engine.max_num_batched_tokens, options.engine.max_num_seqs, shape.output == 1 ? shape.input : 0});
+    options.engine.max_num_batched_tokens =
+        std::max({options.engine.max_num_batched_tokens, options.engine.max_num_seqs,
+                  shape.output == 1 ? shape.input : 0});
   }
 }
 
-void run_shapes(runtime::EngineLoop& loop, const Options& options, const std::vector<Shape>& shapes,
-                const std::string& label, const Work& work, const Ceilings& ceilings, std::int64_t vocab_size,
-                BenchResults& results) {
+void run_shapes(runtime::EngineLoop& loop, const LatencyOptions& options,
+                const std::vector<Shape>& shapes, const std::string& label, const Work& work,
+                const Ceilings& ceilings, std::int64_t vocab_size, BenchResults& results) {
   PromptMaker prompts(vocab_size);
   for (const Shape& shape : shapes) {
     std::vector<double> ttft, tpot;
@@ -170,33 +170,45 @@ void run_shapes(runtime::EngineLoop& loop, const Options& options, const std::ve
   }
 }
 
-std::optional<Options> parse(Ranks& ranks, const std::vector<std::string>& arguments) {
-  Options options;
+std::optional<LatencyOptions> parse(Ranks& ranks, const std::vector<std::string>& arguments,
+                                    std::string* json_path) {
+  LatencyOptions options;
   po::options_description description("usage: tandem bench latency --model MODEL [options]");
-  description.add_options()
-      ("batch-size", po::value(&options.batches)->multitoken()->default_value({1}, "1"), "sequences that decode together; several give several cases")
-      ("input-len", po::value(&options.contexts)->multitoken()->default_value({128}, "128"), "prompt tokens of the decode cases")
-      ("output-len", po::value(&options.output_len)->default_value(options.output_len), "tokens that the decode cases time")
-      ("prefill-len", po::value(&options.prefills)->multitoken()->default_value({}, ""), "prompt tokens of the prefill cases")
-      ("num-iters", po::value(&options.runs)->default_value(options.runs), "timed runs of each case")
-      ("num-iters-warmup", po::value(&options.warmup)->default_value(options.warmup), "runs before them")
-      ("name", po::value(&options.name), "the model's name in the results; default: its folder's")
-      ("json", po::value(&options.json), "write the results to this file; - is standard output")
-      ("help,h", "this text");
-  options.engine.add_to(description);
+  description.add_options()("json", po::value(json_path),
+                            "write the results to this file; - is standard output")("help,h",
+                                                                                    "this text");
+  options.add_to(description);
   if (!parse_or_help(ranks.first(), "bench latency", arguments, description)) return std::nullopt;
-  for (const auto* list : {&options.batches, &options.contexts, &options.prefills})
-    for (const std::int32_t value : *list)
-      TANDEM_REQUIRE(value > 0, "a batch size or length must be at least 1, not ", value);
-  TANDEM_REQUIRE(options.runs > 0, "--num-iters must be at least 1, not ", options.runs);
-  TANDEM_REQUIRE(options.output_len > 1, "--output-len must be at least 2, not ", options.output_len);
+  options.validate();
   return options;
+}
+
+/// What another run must share to be compared with this one.
+boost::json::object work_json(const LatencyOptions& options, const runtime::EngineConfig& config,
+                              const runtime::ModelConfig& model, const std::string& device,
+                              const std::string& name, int ranks) {
+  boost::json::object work{{"model", name},
+                           {"dtype", std::string(tandem::name(config.dtype))},
+                           {"parameters", model.num_parameters()},
+                           {"layers", model.num_layers()},
+                           {"hidden_size", model.hidden_size},
+                           {"intermediate_size", model.intermediate_size},
+                           {"heads", model.num_heads},
+                           {"kv_heads", model.num_kv_heads},
+                           {"vocab_size", model.vocab_size},
+                           {"device", device},
+                           {"output_len", options.output_len},
+                           {"max_num_batched_tokens", config.max_num_batched_tokens},
+                           {"ranks", ranks}};
+  if (device == "cpu") work["threads"] = config.threads;
+  return work;
 }
 
 }  // namespace
 
 int run_bench_latency(Ranks& ranks, const std::vector<std::string>& arguments) {
-  auto options = parse(ranks, arguments);
+  std::string json_path;
+  auto options = parse(ranks, arguments, &json_path);
   if (!options) return 0;
   const std::vector<Shape> shapes = shapes_of(*options);
   fit_engine(*options, shapes);
@@ -204,27 +216,34 @@ int run_bench_latency(Ranks& ranks, const std::vector<std::string>& arguments) {
   const ModelSource source = open_model(ranks, options->engine);
   const std::string device = choose_device(ranks, options->engine.device);
   const runtime::EngineConfig config = engine_config(ranks, options->engine, source.config, device);
-  const MadeEngine made = make_engine(ranks, device, options->engine, source.config, source.checkpoint, config);
+  const MadeEngine made =
+      make_engine(ranks, device, options->engine, source.config, source.checkpoint, config);
   runtime::EngineLoop loop(ranks.control, *made.engine, {made.engine->limits(), false, {}});
-  const Ceilings ceilings = device == "cpu" ? measure_cpu_ceilings(config.threads) : gpu_ceilings(made.device_name);
+  const Ceilings ceilings =
+      device == "cpu" ? measure_cpu_ceilings(config.threads) : gpu_ceilings(made.device_name);
   if (!ranks.first()) {
     loop.follow();
     return 0;
   }
   const int size = ranks.control.size();
-  const std::string type = config.dtype == DType::kBF16 ? "bf16" : config.dtype == DType::kF16 ? "f16" : "f32";
-  const std::string label = concat(options->name.empty() ? source.config.name : options->name, " ", type, " tp", size);
-  std::string command = size > 1 ? concat("mpirun -n ", size, " tandem bench latency") : "tandem bench latency";
+  const std::string type = config.dtype == DType::kBF16  ? "bf16"
+                           : config.dtype == DType::kF16 ? "f16"
+                                                         : "f32";
+  const std::string name = options->name.empty() ? source.config.name : options->name;
+  const std::string label = concat(name, " ", type, " tp", size);
+  std::string command =
+      size > 1 ? concat("mpirun -n ", size, " tandem bench latency") : "tandem bench latency";
   for (const std::string& word : arguments) command += " " + word;
   BenchResults results(device == "cpu" ? "latency-cpu" : "latency", command);
+  results.set_work(work_json(*options, config, source.config, device, name, size));
   run_shapes(loop, *options, shapes, label, work_of(source.config, config.dtype, size), ceilings,
              source.config.vocab_size, results);
   loop.close();
   std::fprintf(stderr, "%s, %d rank%s, load %.1f s (weights %.1f s, tuning and graphs %.1f s)\n",
                made.device_name.c_str(), size, size == 1 ? "" : "s", made.load.seconds,
                made.load.load_seconds, made.load.prepare_seconds);
-  if (options->json != "-") std::fputs(results.table().c_str(), stdout);
-  if (!options->json.empty()) results.write(options->json);
+  if (json_path != "-") std::fputs(results.table().c_str(), stdout);
+  if (!json_path.empty()) results.write(json_path);
   return 0;
 }
 

@@ -55,9 +55,13 @@ class Slurm(unittest.TestCase):
         self.assertEqual(state, "COMPLETED", text)
         self.assertIn("2 ranks on 2 hosts", text)
         self.assertRegex(text, r"tokens_per_s +median +[0-9.]+ .* runs 2")
-        state, text = self.finish(*self.submit("scaling", TWO_HOSTS, ANSWER))
+        words = [*SMALL, "--dtype", "float32", "--input-len", "8", "--output-len", "4",
+                 "--num-iters", "2", "--json", self.cluster.root / "scaling.json"]
+        state, text = self.finish(*self.submit("scaling", TWO_HOSTS, words))
         self.assertEqual(state, "COMPLETED", text)
-        self.assertEqual([line.split()[0] for line in text.splitlines()[-2:]], ["1", "2"])
+        rows = json.loads((self.cluster.root / "scaling.json").read_text())["rows"]
+        self.assertEqual([row["case"] for row in rows if row["metric"] == "speed_up"],
+                         [f"llama-9q3kv f32 tp{ranks} batch1 ctx8" for ranks in (1, 2)])
 
     def test_serve_with_a_client_in_the_job_drains(self):
         client = ("python3 -c 'import os, urllib.request as r; "

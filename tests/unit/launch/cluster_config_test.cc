@@ -129,12 +129,13 @@ TEST(LaunchLine, SlurmInsideAndOutsideOfAnAllocation) {
   config.time_limit = "1:00";
   const Words command{"tandem", "generate", "--prompt", "it's"};
   EXPECT_EQ(quoted(build_launch_line(config, 0, true, command).words),
-            "srun --mpi=pmix --kill-on-bad-exit=1 --nodes=2 --ntasks-per-node=8 --gpus-per-node=8 "
+            "srun --mpi=pmix --kill-on-bad-exit=1 --nodes=2 --ntasks=16 --ntasks-per-node=8 "
+            "--gpus-per-node=8 "
             "tandem generate --prompt 'it'\\''s'");
   EXPECT_EQ(quoted(build_launch_line(config, 2, false, {"tandem", "doctor"}).words),
-            "sbatch --nodes=1 --ntasks-per-node=2 --gpus-per-node=2 --job-name=tandem "
+            "sbatch --nodes=1 --ntasks=2 --ntasks-per-node=2 --gpus-per-node=2 --job-name=tandem "
             "--output=tandem-%j.out --time=1:00 '--wrap=srun --mpi=pmix --kill-on-bad-exit=1 "
-            "--nodes=1 --ntasks-per-node=2 --gpus-per-node=2 tandem doctor'");
+            "--nodes=1 --ntasks=2 --ntasks-per-node=2 --gpus-per-node=2 tandem doctor'");
 }
 
 }  // namespace

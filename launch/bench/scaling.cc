@@ -1,0 +1,234 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "launch/bench/scaling.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <optional>
+#include <set>
+#include <sstream>
+
+#include "launch/bench/latency_options.h"
+#include "launch/bench/scaling_jobs.h"
+#include "launch/bench/scaling_results.h"
+#include "launch/child_process.h"
+#include "launch/command_line.h"
+#include "launch/job_options.h"
+#include "launch/launch_command.h"
+#include "launch/svg_chart.h"
+#include "runtime/weights/model_path.h"
+
+namespace tandem::launch {
+namespace {
+
+namespace po = boost::program_options;
+using Words = std::vector<std::string>;
+
+struct ScalingOptions {
+  LatencyOptions latency;
+  std::vector<int> sizes;
+  std::vector<std::string> results;
+  std::string cluster, json, csv, svg;
+  int rounds = 1;
+  bool dry_run = false;
+  Words passed_on;  ///< The words that are `bench latency`'s.
+};
+
+void add_own(po::options_description& description, ScalingOptions& options) {
+  description.add_options()("help,h", "this text")(
+      "sizes", po::value(&options.sizes)->multitoken(),
+      "numbers of ranks; default: 1, 2, 4, ... up to the GPUs, cores or Slurm tasks there are")(
+      "rounds", po::value(&options.rounds)->default_value(1),
+      "times that all sizes are measured, in alternating order; medians over them")(
+      "cluster", po::value(&options.cluster), "a file of cluster_configs/: where the ranks run")(
+      "json", po::value(&options.json), "write the results to this file; - is standard output")(
+      "csv", po::value(&options.csv), "write a table to this file")(
+      "svg", po::value(&options.svg), "draw latency, throughput, speed-up and efficiency")(
+      "results", po::value(&options.results)->multitoken(),
+      "start nothing: compare these files of bench latency --json")(
+      "dry-run", po::bool_switch(&options.dry_run), "print what would be started, start nothing");
+}
+
+/// The words of `all` that are not in its subsequence `kept`.
+Words without(const Words& all, const Words& kept) {
+  Words rest;
+  auto next = kept.begin();
+  for (const std::string& word : all)
+    if (next != kept.end() && *next == word)
+      ++next;
+    else
+      rest.push_back(word);
+  return rest;
+}
+
+/// Nothing when the help was asked for.
+std::optional<ScalingOptions> parse(const Words& arguments) {
+  ScalingOptions options;
+  Words words = arguments;
+  take_job_options(words);
+  po::options_description own("usage: tandem bench scaling --model MODEL [options]"), all;
+  add_own(own, options);
+  std::set<std::string> own_names;
+  for (const auto& option : own.options()) own_names.insert(option->long_name());
+  options.latency.add_to(own);
+  all.add(own);
+  if (!parse_or_help(/*print_help=*/true, "bench scaling", words, all)) return std::nullopt;
+  options.latency.validate();
+  TANDEM_REQUIRE(options.rounds > 0, "--rounds must be at least 1, not ", options.rounds);
+  const auto style = po::command_line_style::unix_style & ~po::command_line_style::allow_guessing;
+  for (const auto& option : po::command_line_parser(words).options(all).style(style).run().options)
+    if (own_names.count(option.string_key) == 0)
+      options.passed_on.insert(options.passed_on.end(), option.original_tokens.begin(),
+                               option.original_tokens.end());
+  const Words job = without(arguments, words);
+  options.passed_on.insert(options.passed_on.end(), job.begin(), job.end());
+  return options;
+}
+
+/// Options of srun that a site needs everywhere; the scripts of launch/slurm know them too.
+void add_srun_options(LaunchLine& line) {
+  const char* more = std::getenv("TANDEM_SRUN");
+  if (more == nullptr || line.words.front() != "srun") return;
+  std::istringstream in(more);
+  const Words words{std::istream_iterator<std::string>(in), {}};
+  line.words.insert(line.words.begin() + 1, words.begin(), words.end());
+}
+
+struct Jobs {
+  ClusterConfig cluster;
+  std::vector<int> sizes;
+  Words command;  ///< The same at every size.
+};
+
+Jobs plan_jobs(const std::string& program, const ScalingOptions& options) {
+  TANDEM_REQUIRE(
+      !options.latency.engine.model.empty(),
+      "no model was named; use tandem bench scaling --model FOLDER, --model FILE.gguf or "
+      "--model org/name");
+  const auto model =
+      runtime::read_model_config(runtime::resolve_model_path(options.latency.engine.model));
+  const Surroundings around = look_around();
+  const auto largest = std::max_element(options.sizes.begin(), options.sizes.end());
+  const int wanted = largest == options.sizes.end() ? 1 : *largest;
+  Jobs jobs;
+  jobs.cluster = options.cluster.empty()
+                     ? surrounding_cluster(around, options.latency.engine.device, wanted)
+                     : read_cluster_config(options.cluster);
+  jobs.sizes = scaling_sizes(options.sizes, jobs.cluster.world_size(), model);
+  const bool has_folder = program.find('/') != std::string::npos;
+  jobs.command = {
+      has_folder ? std::filesystem::absolute(program).lexically_normal().string() : program,
+      "bench", "latency"};
+  jobs.command.insert(jobs.command.end(), options.passed_on.begin(), options.passed_on.end());
+  if (options.latency.engine.device == "auto")
+    jobs.command.insert(jobs.command.end(), {"--device", jobs.cluster.device});
+  const int threads = threads_per_rank(jobs.cluster, around, jobs.sizes.back());
+  if (options.latency.engine.threads == 0 && threads > 0)
+    jobs.command.insert(jobs.command.end(), {"--threads", std::to_string(threads)});
+  jobs.command.insert(jobs.command.end(), {"--json", "-"});
+  return jobs;
+}
+
+LatencyDocument run_size(const Jobs& jobs, int ranks) {
+  LaunchLine line = build_launch_line(jobs.cluster, ranks, /*in_allocation=*/true, jobs.command);
+  add_srun_options(line);
+  const std::string shown = quoted(line.words);
+  line = with_hostfile(std::move(line));
+  const ChildResult result = run_child(line.words, line.environment);
+  TANDEM_REQUIRE(result.exit_code == 0, "bench latency on ", ranks, ranks == 1 ? " rank" : " ranks",
+                 " ended with exit code ", result.exit_code,
+                 "; the lines above say why, and this repeats it: ", shown);
+  return parse_latency_document(concat("the run on ", ranks, ranks == 1 ? " rank" : " ranks"),
+                                result.output);
+}
+
+std::vector<LatencyDocument> run_all(const Jobs& jobs, int rounds) {
+  std::vector<LatencyDocument> documents;
+  std::vector<int> order = jobs.sizes;
+  for (int round = 0; round < rounds; ++round) {
+    for (const int ranks : order) {
+      std::fprintf(stderr, "bench scaling: %d rank%s, round %d of %d\n", ranks,
+                   ranks == 1 ? "" : "s", round + 1, rounds);
+      documents.push_back(run_size(jobs, ranks));
+    }
+    // A machine that grows slower with time must not favour the same size every round.
+    std::reverse(order.begin(), order.end());
+  }
+  return documents;
+}
+
+std::vector<LatencyDocument> read_results(const std::vector<std::string>& paths) {
+  std::vector<LatencyDocument> documents;
+  for (const std::string& path : paths) {
+    std::ifstream in(path);
+    TANDEM_REQUIRE(in.good(), "--results: cannot read ", path,
+                   "; name files of tandem bench latency --json");
+    std::ostringstream text;
+    text << in.rdbuf();
+    documents.push_back(parse_latency_document(path, text.str()));
+  }
+  return documents;
+}
+
+void print_jobs(const Jobs& jobs) {
+  for (const int ranks : jobs.sizes) {
+    LaunchLine line = build_launch_line(jobs.cluster, ranks, true, jobs.command);
+    add_srun_options(line);
+    std::printf("%s\n", quoted(line.words).c_str());
+  }
+}
+
+void write_results(const ScalingOptions& options, const Words& arguments,
+                   const std::vector<LatencyDocument>& documents) {
+  const std::vector<ScalingCase> cases = scaling_cases(documents);
+  const boost::json::object& first = documents.front().json;
+  const bool cpu = first.at("work").as_object().at("device").as_string() == "cpu";
+  const std::string command = concat("tandem bench scaling ", quoted(arguments));
+  BenchResults results(cpu ? "scaling-cpu" : "scaling", command);
+  results.set_work(first.at("work").as_object());
+  results.set_origin(first.at("machine").as_object(), first.at("commit").as_string().c_str());
+  add_rows(cases, results);
+  if (options.json != "-") std::fputs(scaling_table(cases).c_str(), stdout);
+  if (!options.json.empty()) results.write(options.json);
+  if (!options.csv.empty()) write_text_file("--csv", options.csv, scaling_csv(cases));
+  if (!options.svg.empty())
+    write_text_file("--svg", options.svg, scaling_svg(cases, results.origin_text()));
+}
+
+}  // namespace
+
+int start_bench_scaling(const std::string& program, const Words& arguments) {
+  const auto options = parse(arguments);
+  if (!options) return 0;
+  if (!options->results.empty()) {
+    write_results(*options, arguments, read_results(options->results));
+    return 0;
+  }
+  const Jobs jobs = plan_jobs(program, *options);
+  if (options->dry_run) {
+    print_jobs(jobs);
+    return 0;
+  }
+  try {
+    write_results(*options, arguments, run_all(jobs, options->rounds));
+  } catch (const Interrupted& interrupted) {
+    std::fprintf(stderr, "tandem: bench scaling was %s; its ranks are gone\n", interrupted.what());
+    return 128 + interrupted.signal;
+  }
+  return 0;
+}
+
+int run_bench_scaling(Ranks&, const Words&) {
+  throw ConfigError(
+      "bench scaling starts its ranks itself; run it without mpirun or srun, for example tandem "
+      "bench scaling --model MODEL --sizes 1 2");
+}
+
+bool is_rank() {
+  return std::getenv("OMPI_COMM_WORLD_SIZE") != nullptr || std::getenv("PMIX_RANK") != nullptr;
+}
+
+}  // namespace tandem::launch
