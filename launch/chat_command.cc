@@ -145,7 +145,7 @@ int run_chat(Ranks& ranks, const std::vector<std::string>& arguments) {
   if (!values) return 0;
   options.engine.validate(ranks.control.size(), "chat");
   const ModelSource source = open_model(ranks, options.engine);
-  const runtime::SamplingParams params = options.sampling.params(*values, source.config);
+  runtime::SamplingParams params = options.sampling.params(*values, source.config);
   TANDEM_REQUIRE(params.n == 1, "--n ", params.n, ", but a chat shows one answer; leave --n out");
   const std::string device = choose_device(ranks, options.engine.device);
   const runtime::EngineConfig config = engine_config(ranks, options.engine, source.config, device);
@@ -155,6 +155,7 @@ int run_chat(Ranks& ranks, const std::vector<std::string>& arguments) {
   ranks.control.together([&] {
     if (!ranks.first()) return;
     text.emplace(open_text(source.path));
+    options.sampling.ban_words(text->tokenizer, params);
     const Conversation works(*text, options.system);
   });
 

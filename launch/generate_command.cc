@@ -9,6 +9,7 @@
 #include "kernels/device/log.h"
 #include "launch/command_line.h"
 #include "launch/engine_factory.h"
+#include "launch/logprobs_json.h"
 #include "launch/model_source.h"
 #include "launch/output_text.h"
 #include "launch/prompts.h"
@@ -31,6 +32,7 @@ struct Options {
   PromptOptions prompts;
   SamplingOptions sampling{256};
   bool json = false;
+  std::int32_t logprobs = 0, prompt_logprobs = 0;
 };
 
 /// Shows the answers in order: the first unfinished one streams, later ones wait for their turn.
@@ -86,6 +88,8 @@ class Generation {
   void run(const std::vector<std::vector<std::int32_t>>& prompts) {
     for (std::size_t i = 0; i < prompts.size() * params_.n; ++i)
       outputs_.emplace_back(text_.tokenizer, params_);
+    logprobs_.resize(outputs_.size());
+    prompt_logprobs_.resize(prompts.size());
     Printer printer(outputs_, options_.json);
     timing.start = Clock::now();
     for (std::size_t i = 0; i < prompts.size(); ++i) {
@@ -104,10 +108,15 @@ class Generation {
 
   json::object report(const std::string& model, int ranks, const std::string& device) const {
     json::array outputs;
-    for (const OutputText& output : outputs_)
-      outputs.push_back({{"text", output.text()},
-                         {"token_ids", json::value_from(output.token_ids())},
-                         {"finish_reason", runtime::name(output.finish_reason())}});
+    for (std::size_t i = 0; i < outputs_.size(); ++i) {
+      json::object item{{"text", outputs_[i].text()},
+                        {"token_ids", json::value_from(outputs_[i].token_ids())},
+                        {"finish_reason", runtime::name(outputs_[i].finish_reason())}};
+      if (params_.logprobs) item["logprobs"] = logprobs_[i];
+      if (params_.prompt_logprobs && i % params_.n == 0)
+        item["prompt_logprobs"] = prompt_logprobs_[i / params_.n];
+      outputs.push_back(std::move(item));
+    }
     return {{"model", model},
             {"ranks", ranks},
             {"device", device},
@@ -133,7 +142,14 @@ class Generation {
  private:
   void accept(std::size_t prompt, const runtime::TokenEvent& event) {
     if (event.token >= 0 && timing.tokens++ == 0) timing.first_token = Clock::now();
-    OutputText& output = outputs_[prompt * params_.n + event.sample];
+    const std::size_t number = prompt * params_.n + event.sample;
+    OutputText& output = outputs_[number];
+    if (!output.finished() && !event.logprobs.empty())
+      logprobs_[number].push_back(logprobs_json(text_.tokenizer, event.logprobs));
+    if (event.token >= 0 && event.sample == 0 && output.token_ids().empty())
+      prompt_logprobs_[prompt].push_back(nullptr);  // nothing comes before the first token
+    for (const auto& logprobs : event.prompt_logprobs)
+      prompt_logprobs_[prompt].push_back(logprobs_json(text_.tokenizer, logprobs));
     output.push(event);
     if (output.stopped_by_string() && event.finish == runtime::FinishReason::kNone)
       loop_.cancel(event.request, event.sample);
@@ -144,6 +160,7 @@ class Generation {
   const Options& options_;
   runtime::SamplingParams params_;
   std::vector<OutputText> outputs_;
+  std::vector<json::array> logprobs_, prompt_logprobs_;  ///< By answer, and by prompt.
   std::int64_t prompt_tokens_ = 0;
 };
 
@@ -160,7 +177,11 @@ std::optional<po::variables_map> parse(Ranks& ranks, const std::vector<std::stri
       "put each prompt into the model's chat template")(
       "system", po::value(&options.prompts.system), "with --chat: the system message")(
       "json", po::bool_switch(&options.json), "one JSON object on standard output instead of text")(
-      "help,h", "this text");
+      "logprobs", po::value(&options.logprobs),
+      "with --json: log-probabilities of each token and of this many of the likeliest")(
+      "prompt-logprobs", po::value(&options.prompt_logprobs),
+      "with --json: the same of the prompt's tokens, in its first answer's object")("help,h",
+                                                                                    "this text");
   options.engine.add_to(description);
   options.sampling.add_to(description);
   return parse_or_help(ranks.first(), "generate", arguments, description);
@@ -174,7 +195,12 @@ int run_generate(Ranks& ranks, const std::vector<std::string>& arguments) {
   if (!values) return 0;
   options.engine.validate(ranks.control.size(), "generate");
   const ModelSource source = open_model(ranks, options.engine);
-  const runtime::SamplingParams params = options.sampling.params(*values, source.config);
+  runtime::SamplingParams params = options.sampling.params(*values, source.config);
+  if (values->count("logprobs") > 0) params.logprobs = options.logprobs;
+  if (values->count("prompt-logprobs") > 0) params.prompt_logprobs = options.prompt_logprobs;
+  TANDEM_REQUIRE(options.json || (!params.logprobs && !params.prompt_logprobs),
+                 "--logprobs and --prompt-logprobs are part of the JSON answer; add --json");
+  params.validate(static_cast<std::int32_t>(source.config.vocab_size));
   const std::string device = choose_device(ranks, options.engine.device);
   const runtime::EngineConfig config = engine_config(ranks, options.engine, source.config, device);
 
@@ -185,6 +211,7 @@ int run_generate(Ranks& ranks, const std::vector<std::string>& arguments) {
     if (!ranks.first()) return;
     const std::vector<std::string> texts = read_prompts(options.prompts);
     text.emplace(open_text(source.path));
+    options.sampling.ban_words(text->tokenizer, params);
     for (const std::string& prompt : texts) {
       prompts.push_back(tokenize_prompt(*text, options.prompts, prompt));
       const auto tokens = static_cast<std::int32_t>(prompts.back().size());

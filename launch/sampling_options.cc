@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launch/sampling_options.h"
 
+#include <charconv>
+
+#include "kernels/device/error.h"
+#include "launch/bad_words.h"
+
 namespace tandem::launch {
 namespace po = boost::program_options;
 
@@ -24,13 +29,33 @@ void SamplingOptions::add_to(po::options_description& options) {
       ("stop", po::value(&p.stop), "text that ends the answer; may be given several times")
       ("stop-token-id", po::value(&p.stop_token_ids), "token that ends the answer; may be given several times")
       ("include-stop-str", po::bool_switch(&p.include_stop_str), "keep the stop text in the answer")
+      ("logit-bias", po::value(&logit_bias_), "TOKEN_ID=VALUE, added to the token's logit; may be given several times")
+      ("allowed-token-id", po::value(&p.allowed_token_ids), "only these tokens may come; may be given several times")
+      ("bad-word", po::value(&bad_words_), "text that must not come; may be given several times")
       ("ignore-eos", po::bool_switch(&p.ignore_eos), "go on after the model's end-of-text tokens");
   options.add(sampling);
 }
 
+namespace {
+
+std::pair<std::int32_t, float> parse_bias(const std::string& text) {
+  std::int32_t id = 0;
+  float value = 0;
+  const char* end = text.data() + text.size();
+  const auto number = std::from_chars(text.data(), end, id);
+  const bool equals = number.ec == std::errc() && number.ptr != end && *number.ptr == '=';
+  const auto added = equals ? std::from_chars(number.ptr + 1, end, value) : number;
+  TANDEM_REQUIRE(equals && added.ec == std::errc() && added.ptr == end, "--logit-bias ", text,
+                 " is not of the form TOKEN_ID=VALUE; write for example --logit-bias 42=-5");
+  return {id, value};
+}
+
+}  // namespace
+
 runtime::SamplingParams SamplingOptions::params(const po::variables_map& values,
                                                 const runtime::ModelConfig& model) const {
   runtime::SamplingParams params = params_;
+  for (const std::string& text : logit_bias_) params.logit_bias.push_back(parse_bias(text));
   const auto defaults_to = [&](const char* flag, auto& value, const auto& model_default) {
     if (values.count(flag) == 0 && model_default) value = *model_default;
   };
@@ -41,6 +66,14 @@ runtime::SamplingParams SamplingOptions::params(const po::variables_map& values,
   defaults_to("repetition-penalty", params.repetition_penalty, model.default_repetition_penalty);
   params.validate(static_cast<std::int32_t>(model.vocab_size));
   return params;
+}
+
+void SamplingOptions::ban_words(const runtime::Tokenizer& tokenizer,
+                                runtime::SamplingParams& params) const {
+  for (const std::string& word : bad_words_) {
+    TANDEM_REQUIRE(!word.empty(), "a --bad-word is empty; give it some text or leave it out");
+    for (auto& ids : word_tokens(tokenizer, word)) params.bad_words.push_back(std::move(ids));
+  }
 }
 
 }  // namespace tandem::launch

@@ -6,6 +6,7 @@
 
 #include "runtime/model_config.h"
 #include "runtime/request.h"
+#include "runtime/text/tokenizer.h"
 
 namespace tandem::launch {
 
@@ -17,9 +18,12 @@ class SamplingOptions {
   /// The flags given, over the model's defaults, over greedy. ConfigError for a value out of range.
   runtime::SamplingParams params(const boost::program_options::variables_map& values,
                                  const runtime::ModelConfig& model) const;
+  /// Words that must not be generated; they become `params.bad_words` where there is a tokenizer.
+  void ban_words(const runtime::Tokenizer& tokenizer, runtime::SamplingParams& params) const;
 
  private:
   runtime::SamplingParams params_;
+  std::vector<std::string> logit_bias_, bad_words_;
 };
 
 }  // namespace tandem::launch

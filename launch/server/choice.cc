@@ -8,12 +8,28 @@
 namespace tandem::launch {
 namespace json = boost::json;
 
+namespace {
+
+std::int64_t count_characters(const std::string& text) {
+  return std::count_if(text.begin(), text.end(),
+                       [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; });
+}
+
+/// JSON has no infinity; what can never come gets vLLM's value.
+float finite(float logprob) { return std::max(logprob, -9999.0f); }
+
+}  // namespace
+
 Choice::Choice(int index, const CompletionRequest& request, const runtime::Tokenizer& tokenizer)
     : index_(index),
       chat_(request.chat),
       wants_logprobs_(request.params.logprobs.has_value()),
       tokens_as_ids_(request.tokens_as_ids),
       include_stop_(request.params.include_stop_str),
+      echo_(request.echo),
+      prompt_only_(request.prompt_only),
+      num_logprobs_(request.params.logprobs.value_or(0)),
+      num_prompt_logprobs_(request.prompt_logprobs),
       tokenizer_(tokenizer),
       decoder_(tokenizer, request.skip_special_tokens),
       stops_(request.params.stop, request.params.include_stop_str),
@@ -22,14 +38,35 @@ Choice::Choice(int index, const CompletionRequest& request, const runtime::Token
 
 void Choice::emit(const std::string& text) {
   unsent_ += text;
-  num_characters_ += std::count_if(text.begin(), text.end(), [](char c) {
-    return (static_cast<unsigned char>(c) & 0xc0) != 0x80;
-  });
+  num_characters_ += count_characters(text);
+}
+
+void Choice::set_prompt_logprobs(const std::vector<std::int32_t>& prompt,
+                                 std::vector<std::vector<kernels::TokenLogprob>> logprobs) {
+  if (echo_ && wants_logprobs_) {
+    runtime::StreamDecoder text(tokenizer_);
+    std::int64_t offset = 0;
+    for (std::size_t i = 0; i < prompt.size(); ++i) {
+      Entry entry{{{0.0f, prompt[i]}}, offset, i > 0};
+      if (i > 0) {
+        const auto& all = logprobs[i - 1];
+        const auto count = std::min(all.size(), static_cast<std::size_t>(num_logprobs_) + 1);
+        entry.logprobs.assign(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(count));
+      }
+      entries_.push_back(std::move(entry));
+      offset += count_characters(text.push(prompt[i]));
+    }
+  }
+  prompt_logprobs_ = std::move(logprobs);
 }
 
 bool Choice::push(const runtime::TokenEvent& event) {
   if (finished()) return false;
   finish_ = event.finish;
+  if (prompt_only_) {
+    finish_ = runtime::FinishReason::kLength;
+    return false;
+  }
   if (event.token >= 0) {
     ++num_tokens_;
     if (wants_logprobs_) entries_.push_back({event.logprobs, num_characters_});
@@ -70,7 +107,8 @@ json::object Choice::chat_entry(const kernels::TokenLogprob& logprob) const {
   for (const char byte : tokenizer_.token_bytes(logprob.id)) {
     bytes.push_back(static_cast<unsigned char>(byte));
   }
-  return {{"token", token_text(logprob.id)}, {"logprob", logprob.logprob}, {"bytes", bytes}};
+  return {
+      {"token", token_text(logprob.id)}, {"logprob", finite(logprob.logprob)}, {"bytes", bytes}};
 }
 
 json::value Choice::chat_logprobs() const {
@@ -87,17 +125,41 @@ json::value Choice::chat_logprobs() const {
   return json::object{{"content", std::move(content)}};
 }
 
+json::value Choice::prompt_logprobs() const {
+  if (!num_prompt_logprobs_) return nullptr;
+  const auto count = static_cast<std::size_t>(*num_prompt_logprobs_);
+  json::array result;
+  result.push_back(nullptr);
+  for (const auto& logprobs : prompt_logprobs_) {
+    json::object tokens;
+    // The token itself first; its rank is known when it is among the largest.
+    for (std::size_t i = 0; i < logprobs.size() && i <= count; ++i) {
+      json::object& item = tokens[std::to_string(logprobs[i].id)].emplace_object();
+      item["logprob"] = finite(logprobs[i].logprob);
+      item["rank"] = i > 0 ? json::value(i) : json::value(nullptr);
+      item["decoded_token"] = tokenizer_.decode({logprobs[i].id}, false);
+    }
+    result.push_back(std::move(tokens));
+  }
+  return result;
+}
+
 json::value Choice::completion_logprobs() const {
   json::array tokens, logprobs, top, offsets;
   for (const Entry& entry : entries_) {
     tokens.push_back(json::value(token_text(entry.logprobs[0].id)));
-    logprobs.push_back(entry.logprobs[0].logprob);
+    offsets.push_back(entry.text_offset);
+    if (!entry.scored) {
+      logprobs.push_back(nullptr);
+      top.push_back(nullptr);
+      continue;
+    }
+    logprobs.push_back(finite(entry.logprobs[0].logprob));
     json::object best;
     for (const auto& alternative : entry.logprobs) {
-      best[token_text(alternative.id)] = alternative.logprob;
+      best[token_text(alternative.id)] = finite(alternative.logprob);
     }
     top.push_back(std::move(best));
-    offsets.push_back(entry.text_offset);
   }
   return json::object{{"tokens", std::move(tokens)},
                       {"token_logprobs", std::move(logprobs)},

@@ -5,6 +5,7 @@
 
 #include <boost/json/value.hpp>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -22,8 +23,11 @@ class Choice {
   /// goes on and has to be cancelled.
   bool push(const runtime::TokenEvent& event);
 
-  /// Text goes before the answer's own (`echo`).
-  void prepend(const std::string& text) { unsent_ = text + unsent_; }
+  /// The prompt's text goes before the answer's own (`echo`).
+  void prepend(const std::string& text) { emit(text); }
+  /// What the model thought of the prompt's tokens; before the answer's first token.
+  void set_prompt_logprobs(const std::vector<std::int32_t>& prompt,
+                           std::vector<std::vector<kernels::TokenLogprob>> logprobs);
 
   int index() const { return index_; }
   std::int64_t num_tokens() const { return num_tokens_; }
@@ -38,12 +42,15 @@ class Choice {
   /// What was not taken yet. `take_logprobs` is null unless they were asked for.
   std::string take_text();
   boost::json::value take_logprobs();
+  /// vLLM's form, an object by token id for each token but the first; null unless asked for.
+  boost::json::value prompt_logprobs() const;
   void end_sent() { end_sent_ = true; }
 
  private:
   struct Entry {
     std::vector<kernels::TokenLogprob> logprobs;  ///< [0] the token, then the alternatives.
     std::int64_t text_offset = 0;                 ///< Characters of the answer before it.
+    bool scored = true;                           ///< False: a prompt's first token.
   };
 
   void emit(const std::string& text);
@@ -53,13 +60,16 @@ class Choice {
   std::string token_text(std::int32_t id) const;
 
   int index_;
-  bool chat_, wants_logprobs_, tokens_as_ids_, include_stop_;
+  bool chat_, wants_logprobs_, tokens_as_ids_, include_stop_, echo_, prompt_only_;
+  std::int32_t num_logprobs_;
+  std::optional<std::int32_t> num_prompt_logprobs_;
   const runtime::Tokenizer& tokenizer_;
   runtime::StreamDecoder decoder_;
   runtime::StopMatcher stops_;
   std::vector<std::string> stop_strings_;
   std::string unsent_;
   std::vector<Entry> entries_;
+  std::vector<std::vector<kernels::TokenLogprob>> prompt_logprobs_;
   std::int64_t num_tokens_ = 0, num_characters_ = 0;
   runtime::FinishReason finish_ = runtime::FinishReason::kNone;
   boost::json::value stop_reason_;

@@ -48,6 +48,7 @@ void CompletionJob::start(std::vector<runtime::Request> requests) {
       }
     }
     usage_.prompt_tokens += static_cast<std::int64_t>(requests[p].prompt.size());
+    if (request_.params.prompt_logprobs) prompts_.push_back(requests[p].prompt);
   }
   running_ = choices_.size();
   last_token_.assign(choices_.size(), begun_);
@@ -79,6 +80,11 @@ Choice& CompletionJob::choice(int prompt, int sample) {
 
 void CompletionJob::receive(int prompt, const runtime::TokenEvent& event) {
   if (ended_) return;
+  if (request_.params.prompt_logprobs && event.sample == 0 && event.token >= 0 &&
+      choice(prompt, 0).num_tokens() == 0)
+    for (int sample = 0; sample < request_.params.n; ++sample)
+      choice(prompt, sample)
+          .set_prompt_logprobs(prompts_[static_cast<std::size_t>(prompt)], event.prompt_logprobs);
   Choice& target = choice(prompt, event.sample);
   if (target.finished()) return;
   if (event.token >= 0) observe(target);

@@ -80,7 +80,8 @@ class CompletionJob : public std::enable_shared_from_this<CompletionJob> {
   CompletionWriter writer_;
   std::function<void()> on_end_;
   std::vector<runtime::RequestId> ids_;
-  std::vector<Choice> choices_;  ///< Sample s of prompt p is number p * n + s.
+  std::vector<std::vector<std::int32_t>> prompts_;  ///< Kept when their logprobs are wanted.
+  std::vector<Choice> choices_;                     ///< Sample s of prompt p is number p * n + s.
   std::vector<Clock::time_point> last_token_;
   Clock::time_point begun_ = Clock::now();
   Usage usage_;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launch/server/completion_request.h"
 
+#include <algorithm>
 #include <boost/json/parse.hpp>
 #include <charconv>
 
@@ -30,7 +31,6 @@ constexpr const char* kUnsupported[] = {"tools",
                                         "suffix",
                                         "use_beam_search",
                                         "length_penalty",
-                                        "prompt_logprobs",
                                         "documents",
                                         "chat_template",
                                         "logits_processors",
@@ -198,6 +198,21 @@ void read_logprobs(const JsonBody& fields, bool chat, runtime::SamplingParams& p
   }
 }
 
+/// vLLM's field; and `echo` with `logprobs` means those of the prompt too.
+void read_prompt_logprobs(const JsonBody& fields, CompletionRequest& request) {
+  runtime::SamplingParams& p = request.params;
+  if (const auto count = fields.integer("prompt_logprobs", 0, kernels::kMaxLogprobs)) {
+    if (request.stream) {
+      throw ApiError(400, "`prompt_logprobs` cannot be streamed; leave `stream` out.",
+                     "prompt_logprobs");
+    }
+    request.prompt_logprobs = p.prompt_logprobs = static_cast<std::int32_t>(*count);
+  }
+  if (request.echo && p.logprobs) {
+    p.prompt_logprobs = std::max(p.prompt_logprobs.value_or(0), *p.logprobs);
+  }
+}
+
 void read_stream(const JsonBody& fields, CompletionRequest& request) {
   request.stream = fields.flag("stream").value_or(false);
   if (const auto* options = fields.object("stream_options")) {
@@ -278,11 +293,11 @@ CompletionRequest parse_completion_request(const json::object& body, bool chat,
   } else {
     request.prompts = parse_prompts(fields);
     request.echo = fields.flag("echo").value_or(false);
-    if (request.echo && request.params.logprobs) {
-      throw ApiError(400, "`echo` together with `logprobs` is not supported.", "echo");
-    }
   }
-  const auto limit = fields.integer("max_tokens", 1, kMaxInt);
+  read_prompt_logprobs(fields, request);
+  // Nothing but the prompt, which needs a step all the same.
+  request.prompt_only = request.echo && fields.integer("max_tokens") == 0;
+  const auto limit = request.prompt_only ? 1 : fields.integer("max_tokens", 1, kMaxInt);
   const auto new_limit = fields.integer("max_completion_tokens", 1, kMaxInt);
   if (limit || new_limit)
     request.max_tokens = static_cast<std::int32_t>(new_limit ? *new_limit : *limit);

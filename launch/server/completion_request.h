@@ -31,7 +31,9 @@ struct CompletionRequest {
   std::optional<std::int32_t> max_tokens;
   std::optional<std::uint64_t> seed;
   std::vector<std::string> bad_words;
-  bool tokens_as_ids = false;  ///< Log-probabilities name tokens "token_id:N".
+  bool tokens_as_ids = false;                   ///< Log-probabilities name tokens "token_id:N".
+  std::optional<std::int32_t> prompt_logprobs;  ///< vLLM's; `params` has the larger with `echo`'s.
+  bool prompt_only = false;  ///< `echo` with max_tokens 0: the answer's token is not shown.
   bool stream = false, include_usage = false, echo = false;
 };
 

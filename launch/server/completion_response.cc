@@ -67,10 +67,12 @@ std::string CompletionWriter::whole(std::vector<Choice>& choices, const Usage& u
     item["logprobs"] = choice.take_logprobs();
     item["finish_reason"] = finish_reason(choice);
     item["stop_reason"] = choice.stop_reason();
+    if (!chat_) item["prompt_logprobs"] = choice.prompt_logprobs();
     list.push_back(std::move(item));
   }
   json::object answer = head(false);
   answer["choices"] = std::move(list);
+  if (chat_) answer["prompt_logprobs"] = choices.front().prompt_logprobs();
   answer["usage"] = usage_object(usage);
   return json::serialize(answer);
 }

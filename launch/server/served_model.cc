@@ -5,6 +5,7 @@
 #include <random>
 
 #include "kernels/device/error.h"
+#include "launch/bad_words.h"
 #include "launch/server/api_error.h"
 
 namespace tandem::launch {
@@ -49,16 +50,8 @@ std::vector<std::vector<std::int32_t>> ServedModel::bad_word_tokens(
     const std::vector<std::string>& words) const {
   std::vector<std::vector<std::int32_t>> result;
   for (const std::string& word : words) {
-    const std::size_t before = result.size();
-    for (const std::string& form : {word, " " + word}) {
-      auto ids = tokenizer.encode(form, {false, false});
-      if (ids.size() == 1) result.push_back(std::move(ids));
-    }
-    if (result.size() == before) {
-      throw ApiError(
-          400, "`bad_words` can only hold words that are one token; \"" + word + "\" is more.",
-          "bad_words");
-    }
+    if (word.empty()) throw ApiError(400, "A word in `bad_words` is empty.", "bad_words");
+    for (auto& ids : word_tokens(tokenizer, word)) result.push_back(std::move(ids));
   }
   return result;
 }

@@ -115,8 +115,6 @@ TEST(CompletionRequest, WhatWouldChangeTheAnswerIsRefusedByName) {
   EXPECT_EQ(refusal([] { completion(R"("prompt": "a", "best_of": 2)"); }), "400 best_of");
   EXPECT_EQ(refusal([] { completion(R"("prompt": "a", "best_of": 1)"); }), "");
   EXPECT_EQ(refusal([] { completion(R"("prompt": "a", "suffix": "b")"); }), "400 suffix");
-  EXPECT_EQ(refusal([] { completion(R"("prompt": "a", "echo": true, "logprobs": 1)"); }),
-            "400 echo");
   EXPECT_EQ(refusal([] {
               parse_messages(
                   parse_body(R"({"messages":[{"role":"user","content":[{"type":"image_url"}]}]})"));
@@ -147,6 +145,24 @@ TEST(CompletionRequest, WrongTypesAndRangesAreNamed) {
   EXPECT_EQ(refusal([] { parse_body("[]"); }), "400 -");
   EXPECT_EQ(refusal([] { parse_body("{\"prompt\": \"\xff\"}"); }), "400 -");
   EXPECT_EQ(refusal([] { parse_body(std::string(100000, '[')); }), "400 -");
+}
+
+TEST(CompletionRequest, LogprobsOfThePrompt) {
+  const CompletionRequest echoed = completion(R"("prompt": "a", "echo": true, "logprobs": 1)");
+  EXPECT_EQ(echoed.params.prompt_logprobs, 1);
+  EXPECT_FALSE(echoed.prompt_logprobs);
+  EXPECT_FALSE(echoed.prompt_only);
+  const CompletionRequest both = completion(
+      R"("prompt": "a", "echo": true, "logprobs": 1, "prompt_logprobs": 4, "max_tokens": 0)");
+  EXPECT_EQ(both.params.prompt_logprobs, 4);
+  EXPECT_EQ(both.prompt_logprobs, 4);
+  EXPECT_TRUE(both.prompt_only);
+  EXPECT_EQ(both.max_tokens, 1);
+  EXPECT_EQ(chat(R"(,"prompt_logprobs": 0)").params.prompt_logprobs, 0);
+  EXPECT_EQ(refusal([] { completion(R"("prompt": "a", "max_tokens": 0)"); }), "400 max_tokens");
+  EXPECT_EQ(refusal([] { chat(R"(,"prompt_logprobs": 21)"); }), "400 prompt_logprobs");
+  EXPECT_EQ(refusal([] { chat(R"(,"prompt_logprobs": 1, "stream": true)"); }),
+            "400 prompt_logprobs");
 }
 
 }  // namespace
