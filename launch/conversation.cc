@@ -9,17 +9,17 @@ namespace {
 
 constexpr std::string_view kQuotes = "\"\"\"";
 
-const std::string& source_of(const ModelText& text) {
+const runtime::TemplateTexts& templates_of(const ModelText& text) {
   TANDEM_REQUIRE(
-      text.template_source.has_value(),
+      text.templates.has_value(),
       "this model comes without a chat template, so it cannot chat; use tandem generate");
-  return *text.template_source;
+  return *text.templates;
 }
 
 }  // namespace
 
 Conversation::Conversation(const ModelText& text, const std::string& system)
-    : text_(text), template_(source_of(text)) {
+    : text_(text), template_(templates_of(text)) {
   if (system.empty()) return;
   add("system", system);
   first_ = 1;

@@ -176,6 +176,7 @@ std::optional<po::variables_map> parse(Ranks& ranks, const std::vector<std::stri
       "chat", po::bool_switch(&options.prompts.chat),
       "put each prompt into the model's chat template")(
       "system", po::value(&options.prompts.system), "with --chat: the system message")(
+      "tools", po::value(&options.prompts.tools), "with --chat: JSON file with a list of tools")(
       "json", po::bool_switch(&options.json), "one JSON object on standard output instead of text")(
       "logprobs", po::value(&options.logprobs),
       "with --json: log-probabilities of each token and of this many of the likeliest")(

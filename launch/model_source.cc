@@ -67,7 +67,7 @@ ModelSource open_model(Ranks& ranks, const EngineOptions& options) {
 ModelText open_text(const std::filesystem::path& path) {
   if (!is_gguf(path)) {
     const runtime::TemplateSource source = runtime::find_chat_template(path);
-    return {runtime::Tokenizer::from_folder(path), source.source, source.bos_token,
+    return {runtime::Tokenizer::from_folder(path), source.texts, source.bos_token,
             source.eos_token};
   }
   const runtime::GgufVocabulary vocabulary = runtime::read_gguf_vocabulary(path);

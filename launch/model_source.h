@@ -10,6 +10,7 @@
 #include "launch/command.h"
 #include "launch/engine_options.h"
 #include "runtime/engine_config.h"
+#include "runtime/text/chat_template.h"
 #include "runtime/text/tokenizer.h"
 
 namespace tandem::launch {
@@ -26,7 +27,7 @@ ModelSource open_model(Ranks& ranks, const EngineOptions& options);
 /// The text side of a model; no rank but the first needs it.
 struct ModelText {
   runtime::Tokenizer tokenizer;
-  std::optional<std::string> template_source;
+  std::optional<runtime::TemplateTexts> templates;
   std::string bos_token, eos_token;
 };
 ModelText open_text(const std::filesystem::path& path);

@@ -25,19 +25,30 @@ std::string read_prompt_file(const std::string& path) {
   return read_stream(file);
 }
 
+boost::json::value read_tools(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  TANDEM_REQUIRE(file, "--tools ", path, " cannot be read; name a JSON file");
+  boost::system::error_code error;
+  boost::json::value tools = boost::json::parse(read_stream(file), error);
+  TANDEM_REQUIRE(!error && tools.is_array(), "--tools ", path,
+                 " is not a JSON list; write [{\"type\": \"function\", \"function\": {...}}]");
+  return tools;
+}
+
 std::string apply_template(const ModelText& text, const PromptOptions& options,
                            const std::string& prompt) {
-  TANDEM_REQUIRE(text.template_source.has_value(),
+  TANDEM_REQUIRE(text.templates.has_value(),
                  "--chat, but this model comes without a chat template; leave --chat out");
   boost::json::array messages;
   if (!options.system.empty())
     messages.push_back({{"role", "system"}, {"content", options.system}});
   messages.push_back({{"role", "user"}, {"content", prompt}});
-  return runtime::ChatTemplate(*text.template_source)
-      .render({{"messages", messages},
-               {"add_generation_prompt", true},
-               {"bos_token", text.bos_token},
-               {"eos_token", text.eos_token}});
+  boost::json::object variables{{"messages", messages},
+                                {"add_generation_prompt", true},
+                                {"bos_token", text.bos_token},
+                                {"eos_token", text.eos_token}};
+  if (!options.tools.empty()) variables["tools"] = read_tools(options.tools);
+  return runtime::ChatTemplate(*text.templates).render(variables);
 }
 
 }  // namespace
@@ -58,6 +69,8 @@ std::vector<std::string> read_prompts(const PromptOptions& options) {
 
 std::vector<std::int32_t> tokenize_prompt(const ModelText& text, const PromptOptions& options,
                                           const std::string& prompt) {
+  TANDEM_REQUIRE(options.chat || options.tools.empty(),
+                 "--tools is part of the chat template; add --chat");
   if (!options.chat) return text.tokenizer.encode(prompt);
   // A template writes the special tokens itself, the first one included.
   return text.tokenizer.encode(apply_template(text, options, prompt),

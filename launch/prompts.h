@@ -15,6 +15,7 @@ struct PromptOptions {
   std::vector<std::string> files;  ///< One prompt each; "-" is standard input.
   bool chat = false;               ///< Each prompt is a user's message in the model's template.
   std::string system;              ///< With `chat`: the system message.
+  std::string tools;               ///< With `chat`: a file with a JSON list of tools.
 };
 
 /// The texts in the order given: flags first, then files. Standard input is read when neither was

@@ -84,8 +84,8 @@ std::string served_name(const Options& options) {
 ServedModel served_model(const Options& options, const ModelSource& source,
                          const runtime::EngineLimits& limits) {
   ModelText text = open_text(source.path);
-  std::optional<std::string> chat = std::move(text.template_source);
-  if (!options.chat_template.empty()) chat = read_file(options.chat_template);
+  std::optional<runtime::TemplateTexts> chat = std::move(text.templates);
+  if (!options.chat_template.empty()) chat = {read_file(options.chat_template), std::nullopt};
   ServedModel model{served_name(options),
                     std::move(text.tokenizer),
                     std::nullopt,

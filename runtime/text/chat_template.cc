@@ -54,15 +54,26 @@ jinja::Value to_value(jinja::Runtime& rt, const boost::json::value& json) {
 }  // namespace
 
 struct ChatTemplate::Impl {
-  std::string source;  // outlives the tree, whose errors point into it
-  jinja::Block block;
+  struct Parsed {
+    explicit Parsed(std::string_view text) : source(text) {
+      TANDEM_REQUIRE(text.size() <= kMaxSourceBytes, "the chat template is ", text.size() >> 20,
+                     " MiB long; at most ", kMaxSourceBytes >> 20, " MiB are supported");
+      source = jinja::normalise_source(text);
+      block = jinja::parse(source);
+    }
+    std::string source;  // outlives the tree, whose errors point into it
+    jinja::Block block;
+  };
+  explicit Impl(std::string_view text) : main(text) {}
+
+  Parsed main;
+  std::optional<Parsed> tool_use;
 };
 
-ChatTemplate::ChatTemplate(std::string_view source) : impl_(std::make_unique<Impl>()) {
-  TANDEM_REQUIRE(source.size() <= kMaxSourceBytes, "the chat template is ", source.size() >> 20,
-                 " MiB long; at most ", kMaxSourceBytes >> 20, " MiB are supported");
-  impl_->source = jinja::normalise_source(source);
-  impl_->block = jinja::parse(impl_->source);
+ChatTemplate::ChatTemplate(std::string_view source) : impl_(std::make_unique<Impl>(source)) {}
+
+ChatTemplate::ChatTemplate(const TemplateTexts& texts) : ChatTemplate(texts.main) {
+  if (texts.tool_use) impl_->tool_use.emplace(*texts.tool_use);
 }
 
 ChatTemplate::ChatTemplate(ChatTemplate&&) noexcept = default;
@@ -70,10 +81,13 @@ ChatTemplate& ChatTemplate::operator=(ChatTemplate&&) noexcept = default;
 ChatTemplate::~ChatTemplate() = default;
 
 std::string ChatTemplate::render(const boost::json::object& variables) const {
-  jinja::Runtime rt(impl_->source);
+  const boost::json::value* tools = variables.if_contains("tools");
+  const bool with_tools = impl_->tool_use && tools != nullptr && !tools->is_null();
+  const Impl::Parsed& parsed = with_tools ? *impl_->tool_use : impl_->main;
+  jinja::Runtime rt(parsed.source);
   const auto dict = to_dict(rt, variables);
   jinja::Evaluator evaluator(rt, *dict);
-  return evaluator.run(impl_->block);
+  return evaluator.run(parsed.block);
 }
 
 }  // namespace tandem::runtime

@@ -3,6 +3,8 @@
 
 #include <fstream>
 #include <iterator>
+#include <map>
+#include <utility>
 
 #include "runtime/json_file.h"
 
@@ -20,16 +22,27 @@ std::string token_text(const JsonFields& config, const char* key) {
   return JsonFields(*object, config.where()).text("content");
 }
 
-/// The list form: the template named "default", or the only one.
-std::string named_template(const JsonFields& config, const json::array& list) {
-  std::optional<std::string> found;
+/// The list form: those named "default" and "tool_use", or the only one.
+TemplateTexts named_templates(const JsonFields& config, const json::array& list) {
+  std::map<std::string, std::string> named;
   for (const json::value& item : list) {
     if (!item.is_object()) config.wrong("chat_template", "a list of {name, template}");
     const JsonFields entry(item.get_object(), config.where());
-    if (!found || entry.text("name") == "default") found = entry.text("template");
+    named[entry.text("name")] = entry.text("template");
   }
-  if (!found) config.wrong("chat_template", "a list with at least one template");
-  return *found;
+  auto main = named.size() == 1 ? named.begin() : named.find("default");
+  if (main == named.end())
+    config.wrong("chat_template", "a list of one template, or with one named default");
+  TemplateTexts texts{main->second, std::nullopt};
+  if (const auto tools = named.find("tool_use"); tools != named.end())
+    texts.tool_use = tools->second;
+  return texts;
+}
+
+std::optional<std::string> read_text(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return std::nullopt;
+  return std::string(std::istreambuf_iterator<char>(file), {});
 }
 
 }  // namespace
@@ -42,11 +55,12 @@ TemplateSource find_chat_template(const std::filesystem::path& folder) {
     result.bos_token = token_text(config, "bos_token");
     result.eos_token = token_text(config, "eos_token");
     if (const json::value* value = config.find("chat_template"))
-      result.source = value->is_array() ? named_template(config, value->get_array())
-                                        : config.text("chat_template");
+      result.texts = value->is_array() ? named_templates(config, value->get_array())
+                                       : TemplateTexts{config.text("chat_template"), std::nullopt};
   }
-  if (std::ifstream file(folder / "chat_template.jinja", std::ios::binary); file)
-    result.source = std::string(std::istreambuf_iterator<char>(file), {});
+  if (auto main = read_text(folder / "chat_template.jinja"))
+    result.texts = TemplateTexts{std::move(*main),
+                                 read_text(folder / "additional_chat_templates/tool_use.jinja")};
   return result;
 }
 

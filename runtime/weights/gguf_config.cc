@@ -125,8 +125,11 @@ GgufVocabulary read_gguf_vocabulary(const std::filesystem::path& path) {
   return gguf_vocabulary(GgufFile(path));
 }
 
-std::optional<std::string> read_gguf_chat_template(const std::filesystem::path& path) {
-  return GgufFile(path).text_if("tokenizer.chat_template");
+std::optional<TemplateTexts> read_gguf_chat_template(const std::filesystem::path& path) {
+  const GgufFile file(path);
+  auto main = file.text_if("tokenizer.chat_template");
+  if (!main) return std::nullopt;
+  return TemplateTexts{std::move(*main), file.text_if("tokenizer.chat_template.tool_use")};
 }
 
 }  // namespace tandem::runtime

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "runtime/model_config.h"
+#include "runtime/text/chat_template.h"
 #include "runtime/text/tokenizer.h"
 #include "runtime/weights/checkpoint.h"
 #include "runtime/weights/gguf_reader.h"
@@ -27,7 +28,7 @@ TensorMap gguf_tensors(const GgufFile& file);
 
 ModelConfig read_gguf_config(const std::filesystem::path& path);
 GgufVocabulary read_gguf_vocabulary(const std::filesystem::path& path);
-/// `tokenizer.chat_template`, if the file has one.
-std::optional<std::string> read_gguf_chat_template(const std::filesystem::path& path);
+/// `tokenizer.chat_template`, if the file has one, and `tokenizer.chat_template.tool_use`.
+std::optional<TemplateTexts> read_gguf_chat_template(const std::filesystem::path& path);
 
 }  // namespace tandem::runtime

@@ -64,7 +64,7 @@ TEST_F(ConversationTest, KeepsEveryMessage) {
 
 TEST_F(ConversationTest, NeedsATemplate) {
   ModelText without = open_text(TANDEM_FIXTURES "/models/llama-9q3kv");
-  without.template_source.reset();
+  without.templates.reset();
   EXPECT_THROW(Conversation(without, ""), ConfigError);
 }
 
