@@ -43,6 +43,10 @@ class Communicator<Cpu> {
   void reduce_add_norm(Context<Cpu>& ctx, TensorView<T, Cpu> partial,
                        const kernels::AddNormArgs<T, Cpu>& args);
 
+  /// For devices whose work goes on beside the host's. MPI reports errors where they happen.
+  void raise_error() noexcept {}
+  std::string async_error() const { return {}; }
+
  private:
   MPI_Comm comm_ = MPI_COMM_NULL;
   int rank_ = 0, size_ = 1;

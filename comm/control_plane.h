@@ -42,8 +42,17 @@ class ControlPlane {
   void together(const std::function<void()>& work);
 
   /// From here on waits are published: a follower without a plan as idle, all else as collective.
-  void report_to(Progress* progress) { progress_ = progress; }
+  /// `on_fault` ends the job.
+  void report_to(Progress* progress, std::function<void(const std::string&)> on_fault = {}) {
+    progress_ = progress;
+    on_fault_ = std::move(on_fault);
+  }
   Progress* progress() const { return progress_; }  ///< Null: nobody watches.
+  /// This rank cannot go on: does not return when somebody watches. To be called before anything is
+  /// unwound that could wait for other ranks, as a device does when its memory is freed.
+  void fault(const std::string& sentence) const {
+    if (on_fault_) on_fault_(sentence);
+  }
 
   MPI_Comm handle() const { return comm_; }
 
@@ -52,6 +61,7 @@ class ControlPlane {
   MPI_Comm comm_ = MPI_COMM_NULL;
   int rank_ = 0, size_ = 1;
   Progress* progress_ = nullptr;
+  std::function<void(const std::string&)> on_fault_;
 };
 
 }  // namespace tandem::comm

@@ -63,7 +63,8 @@ class Communicator<Cuda> {
   const AllReduceTable& table() const { return table_; }
   bool has_peer_memory() const { return peers_ != nullptr; }
 
-  /// Ends all spins of own kernels and all running NCCL collectives of this rank.
+  /// Ends all spins of own kernels of this rank. NCCL's end with the process: aborting them here
+  /// would pull the communicator from under the step thread.
   void raise_error() noexcept;
   /// Empty, or what went wrong in a collective that was enqueued earlier.
   std::string async_error() const;

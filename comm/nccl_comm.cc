@@ -106,7 +106,7 @@ std::string NcclComm::async_error() const {
   ncclResult_t result = ncclSuccess;
   if (ncclCommGetAsyncError(comm_, &result) != ncclSuccess) return "NCCL cannot be asked";
   if (result == ncclSuccess || result == ncclInProgress) return {};
-  return concat(ncclGetErrorString(result), "; ", ncclGetLastError(comm_));
+  return concat("NCCL: ", ncclGetErrorString(result), "; ", ncclGetLastError(comm_));
 }
 
 void NcclComm::abort() noexcept {

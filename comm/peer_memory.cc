@@ -95,6 +95,7 @@ void PeerMemory::raise_error() noexcept {
   TANDEM_CHECK_NOEXCEPT(cudaSetDevice(device_));
   TANDEM_CHECK_NOEXCEPT(cudaMemcpyAsync(view_.error_word, one_.data(), sizeof(std::uint32_t),
                                         cudaMemcpyHostToDevice, error_stream_));
+  TANDEM_CHECK_NOEXCEPT(cudaStreamSynchronize(error_stream_));
 }
 
 bool PeerMemory::failed() {

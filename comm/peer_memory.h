@@ -46,8 +46,8 @@ class PeerMemory {
 
   const kernels::PeerView& view() const { return view_; }
 
-  /// Makes every spinning kernel of this rank return at once, now and later. Asynchronous, over the
-  /// copy engine: works while kernels hold all SMs.
+  /// Makes every spinning kernel of this rank return at once, now and later. Over the copy engine,
+  /// so it works while kernels hold all SMs; returns when the word is set.
   void raise_error() noexcept;
   /// The error word; waits for the copy only.
   bool failed();

@@ -67,7 +67,8 @@ class Watchdog::Impl {
       // Followers watch rank 0 only.
       ranks_[r].left = rank_ != 0 && r != 0 && r != static_cast<std::size_t>(rank_);
     }
-    control_.report_to(&progress_);
+    control_.report_to(&progress_,
+                       [this](const std::string& text) { fail(text, kBrokenJobExitCode); });
     if (ranks_.size() == 1) return;
     termination_.emplace();
     thread_ = std::thread([this] { run(); });
@@ -86,21 +87,16 @@ class Watchdog::Impl {
 
   Progress& progress() { return progress_; }
 
-  void set_on_failure(std::function<void()> on_failure) {
-    const std::scoped_lock lock(mutex_);
-    config_.on_failure = std::move(on_failure);
-  }
+  DeviceWatch watch(DeviceHooks hooks) { return {device_, std::move(hooks)}; }
 
   void leaving_with(int exit_code) { leaving_code_ = exit_code; }
 
   [[noreturn]] void fail(const std::string& sentence, int exit_code) {
-    const std::string text = concat("rank ", rank_, " (host ", ranks_[index()].host, ") failed in ",
-                                    describe(progress_.read()), ": ", sentence);
     if (!thread_.joinable()) {
       log_error(sentence);
       leave_process(exit_code);
     }
-    fail_soon(text, exit_code);
+    fail_soon(own_failure(sentence), exit_code);
     wake();
     // The heartbeat thread ends the process; this is for the case that it cannot.
     std::this_thread::sleep_for(std::chrono::seconds(5));
@@ -113,6 +109,11 @@ class Watchdog::Impl {
   void wake() {
     const std::uint64_t one = 1;
     [[maybe_unused]] const auto written = ::write(wake_.descriptor(), &one, sizeof one);
+  }
+
+  std::string own_failure(const std::string& sentence) const {
+    return concat("rank ", rank_, " (host ", star_.hosts[index()], ") failed in ",
+                  describe(progress_.read()), ": ", sentence);
   }
 
   /// The first failure is the one that is told.
@@ -141,6 +142,8 @@ class Watchdog::Impl {
       if (leaving_) return send_to_all(FrameType::kLeave, "", leaving_code_);
       update_own_stage(now);
       if (now >= next_beat) {
+        if (const std::string error = device_.error(); !error.empty())
+          fail_soon(own_failure(error), kBrokenJobExitCode);
         send_to_all(FrameType::kBeat, ranks_[index()].stage, 0);
         next_beat = now + kBeatInterval;
       }
@@ -320,12 +323,7 @@ class Watchdog::Impl {
   }
 
   [[noreturn]] void leave_process(int exit_code) {
-    std::function<void()> on_failure;
-    {
-      const std::scoped_lock lock(mutex_);
-      on_failure = config_.on_failure;
-    }
-    if (on_failure) on_failure();
+    device_.abandon();
     remove_mpi_shared_memory_files();
     if (ranks_.size() > 1) hurry_launcher(launcher_may_be_stuck_);
     ::_exit(exit_code);
@@ -351,7 +349,8 @@ class Watchdog::Impl {
   std::optional<int> first_out_;  ///< The first rank that left with an error.
   int first_out_code_ = 0;
   Clock::time_point first_out_at_{};
-  std::mutex mutex_;  ///< Guards failure_, failure_code_ and config_.on_failure.
+  WatchedDevice device_;
+  std::mutex mutex_;  ///< Guards failure_ and failure_code_.
   std::string failure_;
   int failure_code_ = kBrokenJobExitCode;
   std::thread thread_;
@@ -364,9 +363,7 @@ Watchdog::~Watchdog() = default;
 
 Progress& Watchdog::progress() { return impl_->progress(); }
 
-void Watchdog::set_on_failure(std::function<void()> on_failure) {
-  impl_->set_on_failure(std::move(on_failure));
-}
+DeviceWatch Watchdog::watch(DeviceHooks hooks) { return impl_->watch(std::move(hooks)); }
 
 void Watchdog::leaving_with(int exit_code) { impl_->leaving_with(exit_code); }
 

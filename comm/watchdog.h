@@ -7,7 +7,6 @@
 // MPI is finalised. `progress()` is written by the step thread only; `fail` may be called by any.
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <string>
 
@@ -15,6 +14,7 @@
 #include "comm/mpi_session.h"
 #include "comm/progress.h"
 #include "comm/verdict.h"
+#include "comm/watched_device.h"
 
 namespace tandem::comm {
 
@@ -25,9 +25,6 @@ struct WatchdogConfig {
   Deadlines deadlines;
   /// Interfaces to reach rank 0 by ("eth0,ib0"); empty: what Open MPI or NCCL were told, then all.
   std::string interfaces;
-  /// Called once, from the heartbeat thread, before the process ends: sets a device error word, so
-  /// that spinning kernels return. Must not block.
-  std::function<void()> on_failure;
 };
 
 class Watchdog {
@@ -42,8 +39,9 @@ class Watchdog {
 
   Progress& progress();
 
-  /// Replaces the hook; for devices that are made after the watchdog.
-  void set_on_failure(std::function<void()> on_failure);
+  /// For as long as the answer lives, errors of this rank's device end the job, and the device is
+  /// abandoned before this process ends. One device at a time.
+  [[nodiscard]] DeviceWatch watch(DeviceHooks hooks);
 
   /// This rank leaves because of an error that the others probably have too. Those that are still
   /// there some seconds after its good-bye end with `exit_code`.

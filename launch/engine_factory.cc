@@ -3,12 +3,18 @@
 
 namespace tandem::launch {
 
+comm::DeviceHooks hooks_of(runtime::Engine& engine) {
+  return {[&engine] { return engine.device_error(); }, [&engine] { engine.abandon(); }};
+}
+
 MadeEngine make_cpu_engine(Ranks& ranks, const runtime::ModelConfig& model,
                            const runtime::Checkpoint& checkpoint,
                            const runtime::EngineConfig& config) {
   MadeEngine made;
   made.engine = runtime::make_cpu_engine(ranks.control, model, checkpoint, config, &made.load);
-  made.device_name = concat("cpu (", config.threads, config.threads == 1 ? " thread)" : " threads)");
+  made.watch = ranks.watchdog.watch(hooks_of(*made.engine));
+  made.device_name =
+      concat("cpu (", config.threads, config.threads == 1 ? " thread)" : " threads)");
   return made;
 }
 

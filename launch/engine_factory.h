@@ -16,12 +16,15 @@ namespace tandem::launch {
 /// when CUDA is asked for and this build or this machine has none.
 std::string choose_device(Ranks& ranks, const std::string& wanted);
 
-/// What an engine was made on, for people: "cpu (2 threads)", "NVIDIA H200".
 struct MadeEngine {
   std::unique_ptr<runtime::Engine> engine;
-  std::string device_name;
+  comm::DeviceWatch watch;  ///< The watchdog looks after the engine's device.
+  std::string device_name;  ///< For people: "cpu (2 threads)", "NVIDIA H200".
   runtime::LoadReport load;
 };
+
+/// What the watchdog may ask of `engine`, which outlives the hooks.
+comm::DeviceHooks hooks_of(runtime::Engine& engine);
 
 /// Loads this rank's slice on `device`. Collective; a fault on one rank is thrown on all.
 MadeEngine make_engine(Ranks& ranks, const std::string& device, const EngineOptions& options,

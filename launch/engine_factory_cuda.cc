@@ -21,8 +21,7 @@ std::string gpu_problem(const DeviceReport& report) {
 std::string choose_device(Ranks& ranks, const std::string& wanted) {
   if (wanted == "cpu") return "cpu";
   const std::string problem = gpu_problem(query_devices());
-  if (wanted == "cuda")
-    ranks.control.together([&] { TANDEM_REQUIRE(problem.empty(), problem); });
+  if (wanted == "cuda") ranks.control.together([&] { TANDEM_REQUIRE(problem.empty(), problem); });
   return ranks.control.min(problem.empty() ? 1 : 0) == 1 ? "cuda" : "cpu";
 }
 
@@ -43,6 +42,7 @@ MadeEngine make_engine(Ranks& ranks, const std::string& device, const EngineOpti
   sizes.cuda.all_reduce = options.all_reduce;
   MadeEngine made;
   made.engine = runtime::make_cuda_engine(ranks.control, model, checkpoint, sizes, &made.load);
+  made.watch = ranks.watchdog.watch(hooks_of(*made.engine));
   made.device_name = report.devices[static_cast<std::size_t>(sizes.cuda.device)].name;
   log_info("weights ", made.load.weight_bytes >> 20, " MiB in ", made.load.load_seconds,
            " s, tuning and graphs ", made.load.prepare_seconds, " s");

@@ -77,7 +77,7 @@ int run_job(const tandem::comm::MpiSession& session, std::vector<std::string> wo
       watchdog.leaving_with(kUsageError);
       throw;
     } catch (const std::exception& error) {
-      watchdog.fail(error.what(), kFault);
+      watchdog.fail(error.what());
     }
   } catch (const tandem::ConfigError& error) {
     // Thrown on all ranks alike: one of them says it.

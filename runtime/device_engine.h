@@ -8,6 +8,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <compare>
 #include <deque>
 #include <map>
@@ -49,6 +50,8 @@ class DeviceEngine final : public Engine {
   const EngineLimits& limits() const override { return limits_; }
   void submit(const BatchPlan& plan) override;
   StepOutput collect() override;
+  std::string device_error() const override;
+  void abandon() noexcept override;
 
   /// For tests: this rank's logits of the last step.
   const HeadSampler<T, D>& sampler() const { return sampler_; }
@@ -86,6 +89,7 @@ class DeviceEngine final : public Engine {
   int turn_ = 0;
   std::deque<Pending> pending_;
   bool use_graphs_;
+  std::atomic<bool> abandoned_{false};
   std::map<DecodeBucket, Graph<D>> decode_graphs_;
 };
 

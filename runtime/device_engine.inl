@@ -154,6 +154,7 @@ StepOutput DeviceEngine<T, D>::collect() {
   pending_.pop_front();
   Readback& readback = readback_[pending.turn];
   readback.done.synchronize();
+  if (abandoned_) throw Error("the job is being ended");
   StepOutput output;
   output.step = pending.step;
   constexpr std::int32_t kLogprobs = 1 + kernels::kMaxLogprobs;
@@ -166,6 +167,17 @@ StepOutput DeviceEngine<T, D>::collect() {
   }
   output.scores.assign(readback.scores.data(), readback.scores.data() + pending.scores * kLogprobs);
   return output;
+}
+
+template <typename T, Device D>
+std::string DeviceEngine<T, D>::device_error() const {
+  return communicator_ == nullptr ? std::string() : communicator_->async_error();
+}
+
+template <typename T, Device D>
+void DeviceEngine<T, D>::abandon() noexcept {
+  abandoned_ = true;
+  if (communicator_ != nullptr) communicator_->raise_error();
 }
 
 }  // namespace tandem::runtime

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "kernels/sample.h"
@@ -38,6 +39,12 @@ class Engine {
   virtual const EngineLimits& limits() const = 0;
   virtual void submit(const BatchPlan& plan) = 0;
   virtual StepOutput collect() = 0;
+
+  /// Empty, or what went wrong between the ranks' devices in a step that was submitted. Any thread.
+  virtual std::string device_error() const { return {}; }
+  /// The process ends: kernels that wait for other ranks return, and `collect` throws, because what
+  /// they computed is wrong. Any thread.
+  virtual void abandon() noexcept {}
 };
 
 }  // namespace tandem::runtime

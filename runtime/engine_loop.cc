@@ -54,15 +54,27 @@ void EngineLoop::stop() {
   inbox_filled_.notify_one();
 }
 
+template <typename Work>
+void EngineLoop::guarded(Work work) {
+  try {
+    work();
+  } catch (const ConfigError&) {
+    throw;  // all ranks throw it
+  } catch (const std::exception& error) {
+    control_.fault(error.what());
+    throw;
+  }
+}
+
 void EngineLoop::run_until_idle() {
-  while (take_inbox() && !scheduler_.idle()) turn();
+  while (take_inbox() && !scheduler_.idle()) guarded([this] { turn(); });
   publish(comm::StageKind::kIdle, "between requests");
 }
 
 void EngineLoop::run() {
   while (take_inbox()) {
     if (!scheduler_.idle()) {
-      turn();
+      guarded([this] { turn(); });
       continue;
     }
     publish(comm::StageKind::kIdle, "waiting for requests");
@@ -74,7 +86,9 @@ void EngineLoop::run() {
 }
 
 void EngineLoop::close() {
-  while (in_flight_ > 0) deliver();
+  guarded([this] {
+    while (in_flight_ > 0) deliver();
+  });
   BatchPlan plan;
   plan.stop = true;
   std::vector<std::byte> bytes = serialize(plan);
@@ -83,6 +97,11 @@ void EngineLoop::close() {
 }
 
 void EngineLoop::follow() {
+  guarded([this] { carry_out_plans(); });
+  publish(comm::StageKind::kIdle, "shutting down");
+}
+
+void EngineLoop::carry_out_plans() {
   std::vector<std::byte> bytes;
   while (true) {
     control_.broadcast(bytes);
@@ -92,7 +111,6 @@ void EngineLoop::follow() {
     while (in_flight_ > (config_.limits.synchronous ? 0 : 1)) collect();
   }
   while (in_flight_ > 0) collect();
-  publish(comm::StageKind::kIdle, "shutting down");
 }
 
 bool EngineLoop::take_inbox() {

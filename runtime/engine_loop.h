@@ -81,8 +81,12 @@ class EngineLoop {
     std::vector<bool> ended;  ///< By sample.
   };
 
+  /// Faults are told before the engine is unwound, whose device may wait for other ranks.
+  template <typename Work>
+  void guarded(Work work);
   bool take_inbox();  ///< False once `stop` was called.
   void turn();
+  void carry_out_plans();
   void submit_plan(const BatchPlan& plan, std::span<const std::byte> bytes);
   StepOutput collect();
   void deliver();

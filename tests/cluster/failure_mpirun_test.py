@@ -18,6 +18,8 @@ class FailureUnderMpirun(drills.DrillTest):
             Drill("kill", 0, 3, f"rank 0 {ended}"),
             Drill("segv", 2, 3, f"rank 2 {ended}"),
             Drill("throw", 2, 3, r"rank 2 \(host {host}\) failed in step 5, mlp, layer 0: the disk"),
+            Drill("device", 1, 3,
+                  r"rank 1 \(host {host}\) failed in step 5, mlp, layer 0: NCCL: remote process"),
             Drill("term", 3, 3, rf"rank 3 \(host {{host}}\) was told to end \(SIGTERM\) in {STAGE}"),
         ])
 

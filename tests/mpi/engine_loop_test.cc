@@ -6,6 +6,7 @@
 
 #include <chrono>
 #include <random>
+#include <stdexcept>
 #include <thread>
 
 #include "kernels/device/error.h"
@@ -222,6 +223,41 @@ TEST_P(EngineLoopTest, AnIdleJobSleeps) {
     loop_.follow();
   }
   EXPECT_LT(cpu_s() - before, 0.05);
+}
+
+/// A device that fails in its third step.
+class FailingEngine : public FakeEngine {
+ public:
+  using FakeEngine::FakeEngine;
+  StepOutput collect() override {
+    if (++collected_ == 3) throw Error("the device is on fire");
+    return FakeEngine::collect();
+  }
+
+ private:
+  int collected_ = 0;
+};
+
+TEST_P(EngineLoopTest, FaultsAreToldBeforeTheEngineIsUnwound) {
+  struct Told : std::runtime_error {
+    using std::runtime_error::runtime_error;
+  };
+  FailingEngine engine(limits_, kVocab);
+  EngineLoop loop(control_, engine, SchedulerConfig{limits_, true, {kEos}});
+  // A watchdog would end the process here.
+  control_.report_to(nullptr, [](const std::string& text) { throw Told(text); });
+  try {
+    if (control_.rank() == 0) {
+      loop.submit(make_request(0, 20, 60), [](const TokenEvent&) {});
+      loop.run_until_idle();
+    } else {
+      loop.follow();
+    }
+    FAIL() << "nothing was told";
+  } catch (const Told& told) {
+    EXPECT_STREQ(told.what(), "the device is on fire");
+  }
+  control_.report_to(nullptr);
 }
 
 INSTANTIATE_TEST_SUITE_P(Engines, EngineLoopTest, ::testing::Values(false, true),

@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // A stand-in for the runtime in failure drills: the step loop of an engine (plan broadcast, layers,
 // all-reduces) under the watchdog, with faults on demand.
-//   drill [steps=N] [fault=throw|config|wedge|segv|diverge] [rank=R] [step=S] [pids=DIR] [step_s=X]
-// `fault` strikes rank R at step S. With `pids` every rank writes its pid to DIR/RANK once it is in
-// step 3, for faults from outside (kill, stop, a link cut).
+//   drill [steps=N] [fault=throw|config|wedge|segv|diverge|device] [rank=R] [step=S] [pids=DIR]
+//         [step_s=X]
+// `fault` strikes rank R at step S. device: a collective fails on the device and is found by asking
+// only; letting go of the device then blocks. With `pids` every rank writes its pid to DIR/RANK
+// once it is in step 3, for faults from outside (kill, stop, a link cut).
 #include <signal.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
@@ -39,12 +42,16 @@ void strike(const std::string& fault) {
   if (fault == "throw") throw tandem::Error("the disk is on fire");
   if (fault == "config") throw tandem::ConfigError("this rank alone got a wrong option");
   if (fault == "segv") ::raise(SIGSEGV);
-  volatile bool for_ever = fault == "wedge";
+  volatile bool for_ever = fault == "wedge" || fault == "device";
   while (for_ever) continue;
 }
 
 void run_steps(const Options& options, tandem::comm::ControlPlane& control,
                tandem::comm::Watchdog& watchdog) {
+  std::atomic<bool> device_failed{false};
+  const auto watch = watchdog.watch(
+      {[&] { return device_failed ? std::string("NCCL: remote process exited") : std::string(); },
+       [] { std::this_thread::sleep_for(std::chrono::hours(1)); }});
   tandem::comm::Communicator<tandem::Cpu> communicator(control);
   tandem::Context<tandem::Cpu> ctx(1);
   tandem::comm::Progress& progress = watchdog.progress();
@@ -63,6 +70,7 @@ void run_steps(const Options& options, tandem::comm::ControlPlane& control,
       progress.enter(StageKind::kStep, "mlp");
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
       const bool now = victim && step == std::stoi(options.at("step"));
+      if (now && options.at("fault") == "device") device_failed = true;
       if (now) strike(options.at("fault"));
       if (now && options.at("fault") == "diverge") control.barrier();
       std::vector<float> data(2048, static_cast<float>(control.rank() + 1));

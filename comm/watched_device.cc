@@ -1,0 +1,44 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "comm/watched_device.h"
+
+#include <chrono>
+#include <exception>
+#include <future>
+#include <memory>
+#include <thread>
+
+namespace tandem::comm {
+namespace {
+
+constexpr std::chrono::milliseconds kPatience{250};
+
+}  // namespace
+
+void WatchedDevice::set(DeviceHooks hooks) {
+  const std::scoped_lock lock(mutex_);
+  hooks_ = std::move(hooks);
+}
+
+void WatchedDevice::clear() { set({}); }
+
+std::string WatchedDevice::error() {
+  const std::scoped_lock lock(mutex_);
+  return hooks_.error ? hooks_.error() : std::string();
+}
+
+void WatchedDevice::abandon() noexcept {
+  if (!mutex_.try_lock_for(kPatience)) return;  // a hook is stuck in the device's driver
+  if (!hooks_.abandon) return mutex_.unlock();
+  try {
+    const auto done = std::make_shared<std::promise<void>>();
+    std::thread([done, abandon = hooks_.abandon] {
+      abandon();
+      done->set_value();
+    }).detach();
+    done->get_future().wait_for(kPatience);
+  } catch (const std::exception&) {
+    return;  // no thread to be had: the process ends without it
+  }
+}
+
+}  // namespace tandem::comm

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: Apache-2.0
+// The watchdog's way to the device of its rank: asks for errors that the device keeps to itself and
+// lets go of kernels that wait for ranks which will never come. Plain functions, so that the
+// watchdog knows nothing of devices. `set` and `clear` belong to the step thread, the rest to the
+// heartbeat thread.
+#pragma once
+
+#include <functional>
+#include <mutex>
+#include <string>
+#include <utility>
+
+namespace tandem::comm {
+
+struct DeviceHooks {
+  /// Empty, or what went wrong in work that was enqueued earlier. Asked with every heartbeat; must
+  /// not block.
+  std::function<std::string()> error;
+  /// The process ends: kernels that spin return, results are not used any more. Called at most
+  /// once; when it blocks the process ends without it.
+  std::function<void()> abandon;
+};
+
+class WatchedDevice {
+ public:
+  void set(DeviceHooks hooks);
+  /// When this returns no hook runs any more, nor will.
+  void clear();
+
+  std::string error();
+  /// Returns within half a second. After it `clear` does not return: what the hooks use must live
+  /// until the process has ended.
+  void abandon() noexcept;
+
+ private:
+  std::timed_mutex mutex_;  ///< Held while a hook runs.
+  DeviceHooks hooks_;
+};
+
+/// Keeps hooks set for as long as it lives: made after what they use, destroyed before.
+class DeviceWatch {
+ public:
+  DeviceWatch() = default;
+  DeviceWatch(WatchedDevice& device, DeviceHooks hooks) : device_(&device) {
+    device.set(std::move(hooks));
+  }
+  DeviceWatch(DeviceWatch&& other) noexcept : device_(std::exchange(other.device_, nullptr)) {}
+  DeviceWatch& operator=(DeviceWatch&& other) noexcept {
+    std::swap(device_, other.device_);
+    return *this;
+  }
+  ~DeviceWatch() {
+    if (device_ != nullptr) device_->clear();
+  }
+
+ private:
+  WatchedDevice* device_ = nullptr;
+};
+
+}  // namespace tandem::comm
