@@ -70,6 +70,11 @@ const std::map<std::pair<std::string, std::string>, Setter>& setters() {
       {{"device", "memory_gbyte_per_s"},
        [](auto& c, auto& v) { c.memory_gbyte_per_s = parse_positive(v); }},
       {{"device", "bf16_tflops"}, [](auto& c, auto& v) { c.bf16_tflops = parse_positive(v); }},
+      {{"device", "op_latency_us"}, [](auto& c, auto& v) { c.op_latency_us = parse_positive(v); }},
+      {{"links", "within_host_latency_us"},
+       [](auto& c, auto& v) { c.within_host_latency_us = parse_positive(v); }},
+      {{"links", "between_hosts_latency_us"},
+       [](auto& c, auto& v) { c.between_hosts_latency_us = parse_positive(v); }},
       {{"links", "within_host"},
        [](auto& c, auto& v) {
          c.within_host = one_of(v, {"shared-memory", "nvlink", "pcie"});

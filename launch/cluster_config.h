@@ -30,12 +30,15 @@ struct ClusterConfig {
   double memory_gib = 0;       ///< Per rank.
   double memory_gbyte_per_s = 0;
   double bf16_tflops = 0;
+  double op_latency_us = 1;  ///< From the end of one op of a step to the start of the next.
 
   // [links]; GB/s of one direction, per rank.
   std::string within_host = "shared-memory";  ///< shared-memory, nvlink, pcie
   double within_host_gbyte_per_s = 0;
+  double within_host_latency_us = 5;   ///< Of an all-reduce of a few bytes.
   std::string between_hosts = "none";  ///< none, ethernet, infiniband
   double between_hosts_gbyte_per_s = 0;
+  double between_hosts_latency_us = 30;
 
   // [network]
   std::string interface;  ///< TCP interface between hosts; "": let MPI choose.

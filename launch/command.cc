@@ -5,6 +5,7 @@
 #include "launch/chat_command.h"
 #include "launch/doctor_command.h"
 #include "launch/generate_command.h"
+#include "launch/plan_command.h"
 #include "launch/serve_command.h"
 #include "launch/tokenize_command.h"
 #include "launch/version.h"
@@ -17,6 +18,7 @@ const std::vector<Command>& commands() {
       {"chat", "talk with a model in the terminal", run_chat},
       {"serve", "an OpenAI-compatible HTTP server", run_serve},
       {"bench", "measure latency, throughput and scaling", run_bench},
+      {"plan", "what a model needs and how fast it would be on a cluster", run_plan},
       {"doctor", "look at every rank's host and let the ranks work together", run_doctor},
       {"tokenize", "token ids of a text, and back", run_tokenize},
   };

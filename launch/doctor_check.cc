@@ -2,19 +2,12 @@
 #include "launch/doctor_check.h"
 
 #include <algorithm>
-#include <cstdio>
 
 #include "kernels/device/error.h"
 #include "launch/text_table.h"
 
 namespace tandem::launch {
 namespace {
-
-std::string fixed(double value, int digits) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.*f", digits, value);
-  return text;
-}
 
 std::string size_text(std::int64_t bytes) {
   return bytes >= 1 << 20 ? concat(bytes >> 20, " MiB") : concat(bytes >> 10, " KiB");
@@ -61,8 +54,8 @@ std::string checks_text(const std::vector<Check>& checks, bool color) {
 std::string collectives_text(const std::vector<CollectiveRow>& rows) {
   std::vector<std::vector<std::string>> lines{{"all-reduce", "size", "latency us", "bus GB/s"}};
   for (const CollectiveRow& row : rows)
-    lines.push_back({row.device, size_text(row.size_bytes), fixed(row.latency_us, 1),
-                     fixed(row.bus_gbyte_per_s, 3)});
+    lines.push_back({row.device, size_text(row.size_bytes), decimal(row.latency_us, 1),
+                     decimal(row.bus_gbyte_per_s, 3)});
   return text_table(lines);
 }
 

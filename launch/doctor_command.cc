@@ -14,6 +14,7 @@
 #include "launch/command_line.h"
 #include "launch/doctor_check.h"
 #include "launch/doctor_device.h"
+#include "launch/doctor_rates.h"
 #include "launch/host_checks.h"
 #include "launch/host_facts.h"
 #include "launch/placement.h"
@@ -26,7 +27,8 @@ namespace json = boost::json;
 
 struct DoctorOptions {
   std::string device = "auto", cluster;
-  bool json = false, allow_shared_gpu = false;
+  bool json = false, allow_shared_gpu = false, rates = false;
+  int threads = 0;  ///< 0: the placement's.
 };
 
 struct Report {
@@ -34,6 +36,7 @@ struct Report {
   std::vector<Check> checks;
   std::vector<Place> places;
   std::vector<CollectiveRow> collectives;
+  std::optional<DeviceRates> rates;
 };
 
 /// Prints the help and returns nothing when that was asked for.
@@ -44,12 +47,17 @@ std::optional<DoctorOptions> parse(Ranks& ranks, const std::vector<std::string>&
                                                "auto, cpu or cuda: what the ranks would use")(
       "cluster", po::value(&result.cluster),
       "a file of cluster_configs/: compare with what it promises")(
+      "rates", po::bool_switch(&result.rates),
+      "measure how fast the ranks multiply, attend and talk, for tandem plan")(
+      "threads", po::value(&result.threads)->default_value(0, "share of the cores"),
+      "CPU ranks: threads of each rank while rates are measured")(
       "allow-shared-gpu", "several ranks may have one GPU (tests only)")(
       "json", "one JSON object on stdout");
   const auto values = parse_or_help(ranks.first(), "doctor", arguments, options);
   if (!values) return std::nullopt;
   TANDEM_REQUIRE(result.device == "auto" || result.device == "cpu" || result.device == "cuda",
                  "--device ", result.device, " is none of auto, cpu, cuda");
+  TANDEM_REQUIRE(result.threads >= 0, "--threads must be at least 1, not ", result.threads);
   result.json = values->count("json") != 0;
   result.allow_shared_gpu = values->count("allow-shared-gpu") != 0;
   return result;
@@ -109,22 +117,32 @@ void examine_collectives(Ranks& ranks, bool cuda, comm::Progress& progress, Repo
           });
 }
 
+void examine_rates(Ranks& ranks, const DoctorOptions& options, bool cuda, Report& report) {
+  examine(report, "rates", "see the sentence", [&] {
+    const int share = report.places[static_cast<std::size_t>(ranks.session.rank())].threads;
+    report.rates = cuda ? measure_gpu_rates(ranks, report.places)
+                        : measure_cpu_rates(ranks, options.threads > 0 ? options.threads : share);
+  });
+}
+
 void print(const Report& report, bool as_json, bool color) {
   if (as_json) {
     json::array hosts;
     for (const HostFacts& facts : report.facts) hosts.push_back(json::parse(to_text(facts)));
-    std::printf("%s\n", json::serialize(json::object{{"status", name_of(worst(report.checks))},
-                                                     {"checks", to_json(report.checks)},
-                                                     {"placement", to_json(report.places)},
-                                                     {"collectives", to_json(report.collectives)},
-                                                     {"ranks", hosts}})
-                            .c_str());
+    json::object document{{"status", name_of(worst(report.checks))},
+                          {"checks", to_json(report.checks)},
+                          {"placement", to_json(report.places)},
+                          {"collectives", to_json(report.collectives)},
+                          {"ranks", hosts}};
+    if (report.rates) document["rates"] = to_json(*report.rates);
+    std::printf("%s\n", json::serialize(document).c_str());
     return;
   }
   std::printf("%s", checks_text(report.checks, color).c_str());
   if (!report.places.empty()) std::printf("\n%s", placement_table(report.places).c_str());
   if (!report.collectives.empty())
     std::printf("\n%s", collectives_text(report.collectives).c_str());
+  if (report.rates) std::printf("\n%s", rates_text(*report.rates).c_str());
   std::printf("\n%s\n", name_of(worst(report.checks)));
 }
 
@@ -147,6 +165,7 @@ int run_doctor(Ranks& ranks, const std::vector<std::string>& arguments) {
         {cuda, options->allow_shared_gpu, ranks.job.keep_binding, ranks.job.interfaces});
   });
   examine_collectives(ranks, cuda && !report.places.empty(), ranks.watchdog.progress(), report);
+  if (options->rates && !report.places.empty()) examine_rates(ranks, *options, cuda, report);
   if (!report.collectives.empty()) {
     const auto [link, speed] = limiting_link(report, cluster, cuda);
     report.checks.push_back(check_bandwidth(report.collectives, link, speed));

@@ -10,6 +10,7 @@
 #include "launch/command.h"
 #include "launch/doctor_check.h"
 #include "launch/placement.h"
+#include "launch/plan/rates.h"
 
 namespace tandem::launch {
 
@@ -23,5 +24,8 @@ struct DeviceDiagnosis {
 
 /// Uses this rank's GPU of `places`. Collective; throws Error when a collective gives wrong sums.
 DeviceDiagnosis diagnose_gpus(Ranks& ranks, const std::vector<Place>& places);
+
+/// How fast this job's GPUs multiply, attend and talk. Collective.
+DeviceRates measure_gpu_rates(Ranks& ranks, const std::vector<Place>& places);
 
 }  // namespace tandem::launch

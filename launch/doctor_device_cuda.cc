@@ -6,8 +6,10 @@
 
 #include "comm/cuda_communicator.h"
 #include "kernels/device/cuda/context.h"
+#include "kernels/device/cuda/graph.h"
 #include "launch/collective_probe.h"
 #include "launch/doctor_device.h"
+#include "launch/plan/rate_probe.h"
 
 namespace tandem::launch {
 namespace {
@@ -36,22 +38,51 @@ std::map<std::string, std::string> device_versions() {
                           ".", NCCL_PATCH, ")")}};
 }
 
+namespace {
+
+/// This rank's GPU and its communicator.
+struct Gpu {
+  std::optional<Context<Cuda>> ctx;
+  std::optional<comm::Communicator<Cuda>> communicator;
+
+  Gpu(Ranks& ranks, const std::vector<Place>& places) {
+    CudaOptions options;
+    options.device = places[static_cast<std::size_t>(ranks.session.rank())].gpu;
+    ranks.control.together([&] { ctx.emplace(options); });
+    comm::CudaCommunicatorOptions how;
+    for (const Place& a : places)
+      for (const Place& b : places)
+        how.allow_shared_gpu |= a.rank != b.rank && a.gpu_uuid == b.gpu_uuid;
+    if (ranks.control.size() > 1) communicator.emplace(*ctx, ranks.control, how);
+  }
+};
+
+}  // namespace
+
 DeviceDiagnosis diagnose_gpus(Ranks& ranks, const std::vector<Place>& places) {
   DeviceDiagnosis result;
   result.checks.push_back(multicast_check());
-  CudaOptions options;
-  options.device = places[static_cast<std::size_t>(ranks.session.rank())].gpu;
-  std::optional<Context<Cuda>> ctx;
-  ranks.control.together([&] { ctx.emplace(options); });
-  comm::CudaCommunicatorOptions how;
-  for (const Place& a : places)
-    for (const Place& b : places)
-      how.allow_shared_gpu |= a.rank != b.rank && a.gpu_uuid == b.gpu_uuid;
-  comm::Communicator<Cuda> communicator(*ctx, ranks.control, how);
-  result.collectives = probe_all_reduce(*ctx, communicator, ranks.control, "cuda");
+  Gpu gpu(ranks, places);
+  result.collectives = probe_all_reduce(*gpu.ctx, *gpu.communicator, ranks.control, "cuda");
   result.checks.push_back(
       {"GPU collectives", Health::kGreen, "sums over the GPUs are right at all sizes", ""});
   return result;
+}
+
+DeviceRates measure_gpu_rates(Ranks& ranks, const std::vector<Place>& places) {
+  ranks.watchdog.progress().enter(comm::StageKind::kLoad, "doctor: rates of the GPUs");
+  const Place& mine = places[static_cast<std::size_t>(ranks.session.rank())];
+  const DeviceReport devices = query_devices();
+  DeviceRates rates;
+  rates.device = "cuda";
+  rates.name = mine.gpu_name;
+  rates.ranks = ranks.control.size();
+  rates.memory_bytes =
+      static_cast<double>(devices.devices.at(static_cast<std::size_t>(mine.gpu)).total_bytes);
+  Gpu gpu(ranks, places);
+  RateProbe<Cuda>(*gpu.ctx, ranks.control)
+      .measure(gpu.communicator ? &*gpu.communicator : nullptr, rates);
+  return rates;
 }
 
 }  // namespace tandem::launch

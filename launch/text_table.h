@@ -1,12 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// Rows of words as aligned text columns.
+// Rows of words as aligned text columns, and numbers as people read them.
 #pragma once
 
 #include <algorithm>
+#include <cstdio>
 #include <string>
 #include <vector>
 
 namespace tandem::launch {
+
+/// `value` with so many digits behind the point.
+inline std::string decimal(double value, int digits) {
+  char text[64];
+  std::snprintf(text, sizeof text, "%.*f", digits, value);
+  return text;
+}
 
 /// Two spaces between columns, no white space at line ends, a line break after each row.
 inline std::string text_table(const std::vector<std::vector<std::string>>& rows) {

@@ -7,6 +7,17 @@
 
 namespace tandem::runtime {
 
+std::int64_t step_buffer_bytes(const ModelConfig& model, const parallel::Shard& shard,
+                               const EngineConfig& config, int ranks) {
+  const std::int64_t q = shard.q_heads().size() * model.head_dim;
+  const std::int64_t kv = shard.kv_heads().size() * model.head_dim;
+  const std::int64_t per_token =
+      3 * model.hidden_size + 2 * q + 2 * kv + 3 * shard.intermediate().size();
+  const std::int64_t logits = (ranks + 2) * model.vocab_size * std::int64_t{sizeof(float)};
+  return per_token * config.max_num_batched_tokens * size_bytes(config.dtype) +
+         logits * config.max_num_seqs;
+}
+
 EngineLimits plan_cache(comm::ControlPlane& control, const ModelConfig& model,
                         const parallel::Shard& shard, const EngineConfig& config,
                         std::int64_t free_bytes) {

@@ -24,21 +24,6 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-/// What a step's buffers take, beside the cache; known before they are allocated.
-template <typename T>
-std::int64_t step_bytes(const Model<T, Cuda>& model, const EngineConfig& config, int ranks) {
-  const std::int64_t hidden = model.config.hidden_size, dim = model.config.head_dim;
-  const std::int64_t q = model.shard.q_heads().size() * dim;
-  const std::int64_t kv = model.shard.kv_heads().size() * dim;
-  const std::int64_t per_token = 3 * hidden + 2 * q + 2 * kv + 3 * model.layers.front().down.cols();
-  const std::int64_t logits = (ranks + 2) * model.config.vocab_size * std::int64_t{sizeof(float)};
-  return per_token * config.max_num_batched_tokens * std::int64_t{sizeof(T)} +
-         logits * config.max_num_seqs;
-}
-
-/// Graphs, cuBLASLt workspaces, NCCL buffers and kernels' local memory.
-constexpr std::int64_t kRuntimeReserveBytes = std::int64_t{3} << 29;
-
 /// Memory that the cache may take on this GPU.
 template <typename T>
 std::int64_t cache_bytes(const Model<T, Cuda>& model, const EngineConfig& config, int ranks) {
@@ -47,8 +32,9 @@ std::int64_t cache_bytes(const Model<T, Cuda>& model, const EngineConfig& config
   const auto used = static_cast<std::int64_t>(total - free);
   const auto allowed =
       static_cast<std::int64_t>(config.cuda.memory_utilization * static_cast<double>(total));
-  const std::int64_t budget =
-      allowed - used - step_bytes(model, config, ranks) - kRuntimeReserveBytes;
+  const std::int64_t budget = allowed - used -
+                              step_buffer_bytes(model.config, model.shard, config, ranks) -
+                              kCudaReserveBytes;
   return config.kv_cache_bytes > 0 ? std::min(budget, config.kv_cache_bytes) : budget;
 }
 

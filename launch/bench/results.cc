@@ -49,12 +49,6 @@ std::string today() {
   return text;
 }
 
-std::string decimal(double value, int digits) {
-  char text[64];
-  std::snprintf(text, sizeof text, "%.*f", digits, value);
-  return text;
-}
-
 /// Six digits: what a measurement is worth at most.
 double rounded(double value) {
   char text[64];

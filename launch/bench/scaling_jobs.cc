@@ -63,15 +63,18 @@ ClusterConfig surrounding_cluster(const Surroundings& around, const std::string&
   return cluster;
 }
 
+std::vector<int> default_sizes(int available, const runtime::ModelConfig& model) {
+  const int last =
+      std::min(available, parallel::max_tensor_parallel_size(runtime::shard_shape(model)));
+  std::vector<int> sizes;
+  for (int size = 1; size < last; size *= 2) sizes.push_back(size);
+  sizes.push_back(last);
+  return sizes;
+}
+
 std::vector<int> scaling_sizes(const std::vector<int>& wanted, int available,
                                const runtime::ModelConfig& model) {
-  const int most = parallel::max_tensor_parallel_size(runtime::shard_shape(model));
-  std::vector<int> sizes = wanted;
-  if (sizes.empty()) {
-    const int last = std::min(available, most);
-    for (int size = 1; size < last; size *= 2) sizes.push_back(size);
-    sizes.push_back(last);
-  }
+  std::vector<int> sizes = wanted.empty() ? default_sizes(available, model) : wanted;
   std::sort(sizes.begin(), sizes.end());
   sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());
   for (const int size : sizes) {

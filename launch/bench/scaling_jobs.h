@@ -24,8 +24,11 @@ Surroundings look_around();
 ClusterConfig surrounding_cluster(const Surroundings& around, const std::string& device,
                                   int most_ranks);
 
-/// `wanted`, or 1, 2, 4, ... and all of `available`, as far as the model can be dealt. Ascending,
-/// each once. ConfigError for a size that the model cannot be dealt to.
+/// 1, 2, 4, ... and all of `available`, as far as the model can be dealt.
+std::vector<int> default_sizes(int available, const runtime::ModelConfig& model);
+
+/// `wanted`, or the default sizes. Ascending, each once. ConfigError for a size that the model
+/// cannot be dealt to, and for one size only.
 std::vector<int> scaling_sizes(const std::vector<int>& wanted, int available,
                                const runtime::ModelConfig& model);
 

@@ -15,12 +15,6 @@ namespace {
 
 namespace json = boost::json;
 
-std::string decimal(double value, int digits) {
-  char text[64];
-  std::snprintf(text, sizeof text, "%.*f", digits, value);
-  return text;
-}
-
 std::string with_spread(const MedianSpread& value, int digits) {
   return decimal(value.median, digits) + " +- " + decimal(value.spread, digits);
 }
