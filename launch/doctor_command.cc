@@ -27,7 +27,8 @@ namespace json = boost::json;
 
 struct DoctorOptions {
   std::string device = "auto", cluster;
-  bool json = false, allow_shared_gpu = false, rates = false;
+  std::string rates;  ///< A file.
+  bool json = false, allow_shared_gpu = false;
   int threads = 0;  ///< 0: the placement's.
 };
 
@@ -47,10 +48,11 @@ std::optional<DoctorOptions> parse(Ranks& ranks, const std::vector<std::string>&
                                                "auto, cpu or cuda: what the ranks would use")(
       "cluster", po::value(&result.cluster),
       "a file of cluster_configs/: compare with what it promises")(
-      "rates", po::bool_switch(&result.rates),
-      "measure how fast the ranks multiply, attend and talk, for tandem plan")(
-      "threads", po::value(&result.threads)->default_value(0, "share of the cores"),
-      "CPU ranks: threads of each rank while rates are measured")(
+      "rates", po::value(&result.rates),
+      "measure how fast the ranks multiply, attend and talk, and write it to this file, for "
+      "tandem plan --doctor")("threads",
+                              po::value(&result.threads)->default_value(0, "share of the cores"),
+                              "CPU ranks: threads of each rank while rates are measured")(
       "allow-shared-gpu", "several ranks may have one GPU (tests only)")(
       "json", "one JSON object on stdout");
   const auto values = parse_or_help(ranks.first(), "doctor", arguments, options);
@@ -123,6 +125,9 @@ void examine_rates(Ranks& ranks, const DoctorOptions& options, bool cuda, Report
     report.rates = cuda ? measure_gpu_rates(ranks, report.places)
                         : measure_cpu_rates(ranks, options.threads > 0 ? options.threads : share);
   });
+  ranks.control.together([&] {
+    if (ranks.first() && report.rates) write_rates(options.rates, *report.rates);
+  });
 }
 
 void print(const Report& report, bool as_json, bool color) {
@@ -165,7 +170,8 @@ int run_doctor(Ranks& ranks, const std::vector<std::string>& arguments) {
         {cuda, options->allow_shared_gpu, ranks.job.keep_binding, ranks.job.interfaces});
   });
   examine_collectives(ranks, cuda && !report.places.empty(), ranks.watchdog.progress(), report);
-  if (options->rates && !report.places.empty()) examine_rates(ranks, *options, cuda, report);
+  if (!options->rates.empty() && !report.places.empty())
+    examine_rates(ranks, *options, cuda, report);
   if (!report.collectives.empty()) {
     const auto [link, speed] = limiting_link(report, cluster, cuda);
     report.checks.push_back(check_bandwidth(report.collectives, link, speed));

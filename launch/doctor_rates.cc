@@ -6,7 +6,9 @@
 #include <optional>
 
 #include "kernels/device/cpu/context.h"
+#include "launch/bench/results.h"
 #include "launch/plan/rate_probe.h"
+#include "launch/svg_chart.h"
 #include "launch/text_table.h"
 
 namespace tandem::launch {
@@ -47,6 +49,16 @@ DeviceRates measure_cpu_rates(Ranks& ranks, int threads) {
   }
   RateProbe<Cpu>(ctx, ranks.control).measure(communicator ? &*communicator : nullptr, rates);
   return rates;
+}
+
+void write_rates(const std::string& path, const DeviceRates& rates) {
+  std::string command = concat("tandem doctor --device ", rates.device, " --rates FILE");
+  if (rates.ranks > 1) command = concat("mpirun -n ", rates.ranks, " ", command);
+  if (rates.device == "cpu")
+    command += concat(" --threads ", rates.name.substr(0, rates.name.find(' ')));
+  boost::json::object document = BenchResults("rates", command).json();
+  document["rates"] = to_json(rates);
+  write_text_file("--rates", path, boost::json::serialize(document) + "\n");
 }
 
 std::string rates_text(const DeviceRates& rates) {

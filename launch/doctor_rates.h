@@ -12,6 +12,9 @@ namespace tandem::launch {
 /// CPU ranks, `threads` threads each.
 DeviceRates measure_cpu_rates(Ranks& ranks, int threads);
 
+/// To a file that `tandem plan --doctor` reads: the rates, the machine and the commit.
+void write_rates(const std::string& path, const DeviceRates& rates);
+
 /// For people: a few lines.
 std::string rates_text(const DeviceRates& rates);
 

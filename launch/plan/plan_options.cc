@@ -32,7 +32,7 @@ void validate(PlanOptions& options) {
                  "no model was named; use tandem plan --model FOLDER --cluster FILE");
   TANDEM_REQUIRE(!options.cluster.empty() || !options.doctor.empty(),
                  "no machine was named; use --cluster cluster_configs/h200x8.ini, or --doctor FILE "
-                 "made by tandem doctor --rates --json");
+                 "made by tandem doctor --rates FILE");
   const auto positive = [](const char* flag, const std::vector<int>& values) {
     for (const int value : values)
       TANDEM_REQUIRE(value > 0, flag, " must be at least 1, not ", value);
@@ -64,7 +64,7 @@ std::optional<PlanOptions> parse_plan_options(bool print_help,
                             "folder, .gguf file or hub name; only its config is read")(
       "cluster", po::value(&options.cluster), "a file of cluster_configs/")(
       "doctor", list(&options.doctor),
-      "measured rates: files of tandem doctor --rates --json, one per number of ranks")(
+      "measured rates: files of tandem doctor --rates FILE, one per number of ranks")(
       "tensor-parallel-size,tp", list(&options.sizes),
       "numbers of ranks; default: 1, 2, 4, ... all of the cluster")(
       "batch,batch-size", list(&options.batches), "sequences that decode together; default 1")(
@@ -103,7 +103,7 @@ RateSource::RateSource(const PlanOptions& options) {
   if (!options.cluster.empty()) cluster_ = read_cluster_config(options.cluster);
   for (const std::string& path : options.doctor)
     measured_.push_back(rates_from_doctor(
-        path, read_text_file("--doctor", path, "the output of tandem doctor --rates --json")));
+        path, read_text_file("--doctor", path, "the output of tandem doctor --rates FILE")));
   for (const DeviceRates& rates : measured_)
     TANDEM_REQUIRE(rates.device == measured_.front().device && rates.name == measured_.front().name,
                    "--doctor: ", rates.origin, " is of ", rates.name, " and ",

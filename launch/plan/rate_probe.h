@@ -37,7 +37,7 @@ struct ProbeGrid {
 
 inline ProbeGrid probe_grid(Cpu) {
   return {{{512, 256}, {2048, 512}, {4096, 1024}, {8192, 2048}},
-          {1, 2, 4, 8, 16, 32, 64, 128, 256, 512},
+          {1, 4, 16, 64, 256},
           std::int64_t{96} << 20,
           1e9,
           {{1, 64}, {1, 512}, {4, 512}, {16, 1024}},
@@ -131,6 +131,7 @@ class RateProbe {
         weights.emplace_back(ctx_, filled(shape.out * shape.in), shape.out, shape.in);
       for (std::size_t i = 0; i < grid_.rows.size(); ++i) {
         const double flops = static_cast<double>(bytes) * grid_.rows[i];
+        if (flops > 10 * grid_.body_flops) continue;  // in proportion to a smaller one
         const auto most =
             std::max<std::size_t>(1, static_cast<std::size_t>(grid_.body_flops / flops));
         const std::size_t ops = std::min(weights.size(), most);

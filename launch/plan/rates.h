@@ -77,7 +77,7 @@ DeviceRates rates_of(const ClusterConfig& cluster, int ranks);
 TimeCurve all_reduce_of(const ClusterConfig& cluster, int ranks);
 
 boost::json::object to_json(const DeviceRates& rates);
-/// From the output of `doctor --rates --json`. ConfigError naming `origin`.
+/// From the output of `doctor --rates`. ConfigError naming `origin`.
 DeviceRates rates_from_doctor(const std::string& origin, const std::string& text);
 
 }  // namespace tandem::launch

@@ -87,7 +87,7 @@ json::object to_json(const DeviceRates& rates) {
 
 DeviceRates rates_from_doctor(const std::string& origin, const std::string& text) {
   const std::string what_to_do =
-      "; make it with tandem doctor --rates --json > FILE, started on as many ranks as are planned";
+      "; make it with tandem doctor --rates FILE, started on as many ranks as are planned";
   try {
     const json::value value = json::parse(text);
     const json::object* document = value.if_object();

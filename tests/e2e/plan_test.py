@@ -67,6 +67,25 @@ class Plan(unittest.TestCase):
             self.assertEqual(result.returncode, code, result.stdout + result.stderr)
         self.assertRegex(result.stdout, r"llama-3-8b bf16 tp1 batch1 ctx128 +tpot_ms .*\+29\.9 % !")
 
+    def test_rates_of_two_ranks_calibrate(self):
+        rates, path = self.folder / "rates.json", self.folder / "measured.json"
+        environment = {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1",
+                       "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1", "OMPI_MCA_mpi_yield_when_idle": "1"}
+        subprocess.run(["mpirun", "--oversubscribe", "--bind-to", "none", "-n", "2", TANDEM,
+                        "doctor", "--device", "cpu", "--threads", "1", "--rates", rates],
+                       env=environment, capture_output=True, timeout=300, check=True)
+        measured = json.loads(rates.read_text())["rates"]
+        self.assertEqual((measured["device"], measured["ranks"]), ("cpu", 2))
+        sizes = [size for size, _ in measured["all_reduce_us"]]
+        self.assertEqual(sizes, sorted(sizes))
+        result = plan("--model", str(SOURCE / "tests/bench/models/smollm2-135m"), "--doctor", rates,
+                      "--json", path)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertEqual([row["case"] for row in json.loads(path.read_text())["rows"]],
+                         [f"smollm2-135m bf16 tp{ranks} batch1 ctx128" for ranks in (1, 2)])
+        result = plan("--model", MODEL, "--doctor", rates, "--tp", "4")
+        self.assertIn("messages between 4 ranks were not measured", result.stderr)
+
     def test_wrong_words_are_one_sentence(self):
         rates = self.folder / "no.json"
         rates.write_text('{"status": "green"}')

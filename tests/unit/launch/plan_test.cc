@@ -94,7 +94,7 @@ TEST(DeviceRates, SurviveJson) {
   EXPECT_DOUBLE_EQ(back.all_reduce.at(5e4), rates.all_reduce.at(5e4));
   for (const char* wrong : {"", "[]", "{}", "{\"rates\":{}}", "{\"rates\":3}"}) {
     const std::string said = error_of([&] { rates_from_doctor("f.json", wrong); });
-    EXPECT_NE(said.find("make it with tandem doctor --rates --json"), std::string::npos) << said;
+    EXPECT_NE(said.find("make it with tandem doctor --rates FILE"), std::string::npos) << said;
   }
 }
 

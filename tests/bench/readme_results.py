@@ -1,0 +1,204 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""Writes the README's section of results from tests/bench/results/*.json; `--check` compares only.
+
+A table appears when a committed result has its rows, with machine, commit, date and the command that
+repeats it. Nothing in that section is typed by hand.
+"""
+import json
+import pathlib
+import re
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+BEGIN, END = "<!-- results: made by tests/bench/readme_results.py -->", "<!-- results end -->"
+PLAN_LIMIT = 0.15
+
+
+def load(folder):
+    """Documents by file name, in order of names."""
+    return {path.stem: json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))}
+
+
+def of_bench(documents, *names):
+    return [document for document in documents.values() if document["bench"] in names]
+
+
+def number(value):
+    """Three digits that count, never an exponent."""
+    if value == 0:
+        return "0"
+    digits = max(0, 2 - len(str(int(abs(value)))) + 1) if abs(value) >= 1 else 3
+    return f"{value:.{digits}f}"
+
+
+def percent(value):
+    return "" if value is None else f"{100 * value:.0f} %"
+
+
+def origin(document):
+    machine = document["machine"]
+    if machine["gpu"]:
+        where = f'{machine["gpus"]} x {machine["gpu"]}, CUDA {machine["cuda"]}'
+        if machine.get("nccl"):
+            where += f', NCCL {machine["nccl"]}'
+    else:
+        where = machine["cpu"]
+        if "work" in document and "threads" in document["work"]:
+            where += f', {document["work"]["threads"]} thread(s) a rank'
+    return f'{where}; commit {document["commit"]}, {document["date"]}; `{document["command"]}`'
+
+
+def table(head, rows):
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    return lines + ["| " + " | ".join(row) + " |" for row in rows]
+
+
+def section(title, document, head, rows):
+    return [f"**{title}.** {origin(document)}", "", *table(head, rows), ""] if rows else []
+
+
+def against_floor(documents, metric, title):
+    out = []
+    for document in of_bench(documents, "latency", "latency-cpu"):
+        rows = [[row["case"], f'{number(row["value"])} +- {number(row["spread"])}',
+                 number(row["ceiling"]) if row["ceiling"] else "", percent(row["share"])]
+                for row in document["rows"] if row["metric"] == metric]
+        out += section(title, document, ["case", "ms", "floor ms", "of the floor's speed"], rows)
+    return out
+
+
+def decode_kernels(documents):
+    out = []
+    for document in of_bench(documents, "decode_kernels"):
+        rows = [[row["case"].replace(" chain", ""), number(row["value"]), number(row["ceiling"]),
+                 percent(row["share"])] for row in document["rows"]
+                if re.search(r"batch(1|32) ctx128 chain (auto|cublaslt)$", row["case"])
+                and row["metric"] == "gb_per_s"]
+        out += section("Decode kernels of one rank's shard, no communication", document,
+                       ["case", "GB/s", "read bandwidth", "share"], rows)
+    return out
+
+
+def prefill_attention(documents):
+    out = []
+    for document in of_bench(documents, "prefill_attention"):
+        rates = {(row["case"], row["metric"]): row["value"] for row in document["rows"]}
+        rows = [[case.removeprefix("prefill attention "), number(value),
+                 number(rates[case, "cudnn_attention_rate"])]
+                for (case, metric), value in rates.items()
+                if metric == "attention_rate" and (case, "cudnn_attention_rate") in rates]
+        out += section("Prefill attention, TFLOP/s, beside cuDNN through PyTorch in the same run "
+                       "(`python3 tests/bench/cudnn_attention.py`)", document,
+                       ["case", "Tandem", "cuDNN"], rows)
+    return out
+
+
+def domains(documents):
+    out = []
+    for document in of_bench(documents, "domains"):
+        values, units = {}, {}
+        for row in document["rows"]:
+            values.setdefault(row["case"], {})[row["metric"]] = row["value"]
+            if row["metric"] == "idle":
+                units[row["case"]] = row["unit"]
+        rows = [[case, units[case], *(number(cells[name]) for name in
+                                      ("idle", "same_domain", "separate_domains")),
+                 percent(cells.get("removed"))]
+                for case, cells in values.items() if "separate_domains" in cells]
+        out += section("Memory synchronization domains on and off", document,
+                       ["work", "unit", "alone", "same domain", "separate", "of the loss removed"],
+                       rows)
+    return out
+
+
+def all_reduce(documents):
+    out = []
+    for document in of_bench(documents, "all_reduce"):
+        cells, ways = {}, []
+        for row in document["rows"]:
+            match = re.fullmatch(r"all-reduce bf16 (n\d+) (\S+) graph (\S+)", row["case"])
+            if not match or row["metric"] != "latency_us" or row["statistic"] != "median":
+                continue
+            ranks, way, size = match.groups()
+            cells.setdefault((ranks, size), {})[way] = number(row["value"])
+            ways += [way] if way not in ways else []
+        rows = [[f"{ranks} {size}", *(found.get(way, "") for way in ways)]
+                for (ranks, size), found in cells.items()]
+        out += section("All-reduce of bf16 in a graph, us", document, ["ranks, size", *ways], rows)
+    return out
+
+
+def kv_growth(documents):
+    out = []
+    for document in of_bench(documents, "memory"):
+        rows = [[row["case"], row["metric"].removesuffix("_us").replace("_", " "), row["statistic"],
+                 number(row["value"])] for row in document["rows"] if row["unit"] == "us"]
+        out += section("Growing the KV cache under a running step, us", document,
+                       ["case", "what", "statistic", "us"], rows)
+    return out
+
+
+def scaling(documents):
+    out = []
+    for document in of_bench(documents, "scaling", "scaling-cpu"):
+        cases = {}
+        for row in document["rows"]:
+            cases.setdefault(row["case"], {})[row["metric"]] = row
+        rows = []
+        for case, found in cases.items():
+            latency = found.get("tpot_ms") or found["ttft_ms"]
+            rows.append([case, f'{number(latency["value"])} +- {number(latency["spread"])}',
+                         number(found["tokens_per_s"]["value"]),
+                         number(found["speed_up"]["value"]), percent(found["efficiency"]["value"])])
+        out += section("Scaling over ranks", document,
+                       ["case", "ms", "tokens/s", "speed-up", "efficiency"], rows)
+    return out
+
+
+def plan(documents):
+    out = []
+    results = of_bench(documents, "latency", "latency-cpu")
+    for document in of_bench(documents, "plan"):
+        predicted = {(row["case"], row["metric"]): row["value"] for row in document["rows"]}
+        rows = []
+        for result in results:
+            for row in result["rows"]:
+                value = predicted.get((row["case"], row["metric"]))
+                if value is None:
+                    continue
+                error = value / row["value"] - 1
+                rows.append([row["case"], row["metric"], number(value), number(row["value"]),
+                             f"{100 * error:+.1f} %" + (" (!)" if abs(error) > PLAN_LIMIT else "")])
+        out += section(f"`tandem plan` against those results (limit {percent(PLAN_LIMIT)})",
+                       document, ["case", "metric", "predicted ms", "measured ms", "error"], rows)
+    return out
+
+
+def generate(documents):
+    lines = [*against_floor(documents, "tpot_ms", "Decode against the floor of memory bandwidth"),
+             *against_floor(documents, "ttft_ms", "Prefill against the floor of arithmetic"),
+             *decode_kernels(documents), *prefill_attention(documents), *all_reduce(documents),
+             *domains(documents), *kv_growth(documents), *scaling(documents), *plan(documents)]
+    return "\n".join([BEGIN, "", *lines, END])
+
+
+def replaced(readme, text):
+    begin, end = readme.index(BEGIN), readme.index(END) + len(END)
+    return readme[:begin] + text + readme[end:]
+
+
+def main():
+    path = ROOT / "README.md"
+    before = path.read_text()
+    after = replaced(before, generate(load(ROOT / "tests/bench/results")))
+    if sys.argv[1:] == ["--check"]:
+        if before != after:
+            print("README.md is not what the results say; run python3 tests/bench/readme_results.py")
+        return before != after
+    path.write_text(after)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

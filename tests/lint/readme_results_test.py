@@ -1,0 +1,58 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""The README's results are those that are committed, and every bench has its table."""
+import pathlib
+import subprocess
+import sys
+import unittest
+
+BENCH = pathlib.Path(__file__).resolve().parents[1] / "bench"
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(BENCH))
+import readme_results  # noqa: E402
+
+
+def document(bench, *rows, gpu="H200"):
+    keys = ("case", "metric", "value")
+    more = {"unit": "us", "statistic": "median", "spread": 0.1, "ceiling": 2.0, "share": 0.5}
+    return {"bench": bench, "commit": "abc", "date": "2026-01-02", "command": f"run {bench}",
+            "machine": {"gpu": gpu, "gpus": 2, "cuda": "13.0", "nccl": None, "cpu": "C"},
+            "rows": [{**more, **dict(zip(keys, row))} for row in rows]}
+
+
+class ReadmeResults(unittest.TestCase):
+    def test_readme_is_what_the_results_say(self):
+        run = subprocess.run([sys.executable, BENCH / "readme_results.py", "--check"], text=True,
+                             capture_output=True)
+        self.assertEqual(run.returncode, 0, run.stdout + run.stderr)
+
+    def test_a_change_would_be_seen(self):
+        readme = f"a\n{readme_results.BEGIN}\nold\n{readme_results.END}\nb\n"
+        text = readme_results.generate({})
+        self.assertEqual(readme_results.replaced(readme, text), f"a\n{text}\nb\n")
+
+    def test_every_bench_has_its_table(self):
+        text = readme_results.generate({
+            "l": document("latency", ("m tp1 batch1 ctx8", "tpot_ms", 4.0),
+                          ("m tp1 batch1 prefill8", "ttft_ms", 123.4)),
+            "a": document("all_reduce", ("all-reduce bf16 n2 push graph 8KiB", "latency_us", 2.6),
+                          ("all-reduce bf16 n2 nccl graph 8KiB", "latency_us", 6.5)),
+            "d": document("domains", ("x beside y", "idle", 1.0), ("x beside y", "same_domain", 9.0),
+                          ("x beside y", "separate_domains", 2.0), ("x beside y", "removed", 0.875)),
+            "k": document("memory", ("segments of 64 MiB", "step_growing_us", 359.5)),
+            "s": document("scaling", *(("m tp2 batch1 ctx8", metric, value) for metric, value in (
+                ("tpot_ms", 2.5), ("tokens_per_s", 400.0), ("speed_up", 1.6), ("efficiency", 0.8)))),
+            "p": document("plan", ("m tp1 batch1 ctx8", "tpot_ms", 5.0)),
+        })
+        for row in ("| m tp1 batch1 ctx8 | 4.00 +- 0.100 | 2.00 | 50 % |",
+                    "| m tp1 batch1 prefill8 | 123 +- 0.100 | 2.00 | 50 % |",
+                    "| n2 8KiB | 2.60 | 6.50 |", "| x beside y | us | 1.00 | 9.00 | 2.00 | 88 % |",
+                    "| segments of 64 MiB | step growing | median | 360 |",
+                    "| m tp2 batch1 ctx8 | 2.50 +- 0.100 | 400 | 1.60 | 80 % |",
+                    "| m tp1 batch1 ctx8 | tpot_ms | 5.00 | 4.00 | +25.0 % (!) |",
+                    "2 x H200, CUDA 13.0; commit abc, 2026-01-02; `run latency`"):
+            self.assertIn(row, text)
+
+
+if __name__ == "__main__":
+    unittest.main()
