@@ -45,6 +45,7 @@ class Chat {
         text_(text),
         params_(params),
         max_model_len_(max_model_len),
+        verbose_(options.engine.verbose),
         conversation_(text, options.system) {}
 
   void run() {
@@ -106,6 +107,8 @@ class Chat {
     runtime::Request request;
     request.prompt = fitting_prompt();
     request.params = params_;
+    const auto prompt_tokens = static_cast<std::int64_t>(request.prompt.size());
+    const std::int64_t computed = loop_.stats().prefill_tokens;
     OutputText output(text_.tokenizer, params_);
     const auto id = loop_.submit(std::move(request), [&](const runtime::TokenEvent& event) {
       show(output.push(event));
@@ -117,12 +120,16 @@ class Chat {
     terminal.on_interrupt({});
     show("\n");
     conversation_.add("assistant", output.text());
+    if (verbose_)
+      log_info(prompt_tokens, " prompt tokens, ", loop_.stats().prefill_tokens - computed,
+               " of them computed; the others were in the KV cache");
   }
 
   runtime::EngineLoop& loop_;
   const ModelText& text_;
   runtime::SamplingParams params_;
   std::int32_t max_model_len_;
+  bool verbose_;
   Conversation conversation_;
 };
 

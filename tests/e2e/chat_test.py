@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import pty
+import re
 import select
 import subprocess
 import sys
@@ -109,6 +110,27 @@ class ChatTest(unittest.TestCase):
              "--ignore-eos", "--temperature", "0", "--chat", "--prompt", "Hi"],
             stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=DEADLINE_S, check=True)
         self.assertEqual(generate.stdout, first)
+
+    def test_the_cache_is_kept_between_turns(self):
+        lines = ["one " * 180, "Hi", "/clear", "Hi"]
+        for launcher in ([], MPIRUN):
+            command = launcher + [TANDEM, "chat", "--device", "cpu", "--model", str(MODEL),
+                                  "--max-tokens", "8", "--ignore-eos", "--temperature", "0",
+                                  "--verbose"]
+            done = subprocess.run(command, input="".join(line + "\n" for line in lines),
+                                  capture_output=True, text=True, errors="replace",
+                                  timeout=DEADLINE_S, check=True)
+            turns = [tuple(map(int, found)) for found in re.findall(
+                r"(\d+) prompt tokens, (\d+) of them computed", done.stderr)]
+            self.assertEqual(len(turns), 3, done.stderr)
+            (first, all_of_it), (second, rest), (third, alone) = turns
+            self.assertEqual(first, all_of_it)
+            # What the first turn left is there in whole chunks of 64 tokens. (Its answer is no
+            # proper text, so it comes back as other tokens.)
+            self.assertGreater(second, first)
+            self.assertGreater(first, 128)
+            self.assertLessEqual(rest, second - first // 64 * 64)
+            self.assertEqual(third, alone)  # shorter than a chunk
 
 
 if __name__ == "__main__":
