@@ -2,8 +2,10 @@
 #include "comm/cuda_communicator.h"
 
 #include <algorithm>
+#include <chrono>
 #include <exception>
 #include <limits>
+#include <thread>
 
 #include "comm/all_reduce_timing.h"
 #include "comm/nccl_check.h"
@@ -15,6 +17,9 @@ namespace tandem::comm {
 namespace {
 
 using kernels::PeerAlgorithm;
+
+/// NCCL is connected by then, so a thousandth of it is the rule.
+constexpr std::chrono::seconds kWarmUpLimit{30};
 
 ncclDataType_t nccl_type(DType type) {
   return type == DType::kF32 ? ncclFloat : type == DType::kBF16 ? ncclBfloat16 : ncclHalf;
@@ -113,14 +118,26 @@ bool Communicator<Cuda>::exchange_works(Context<Cuda>& ctx) {
   return control_.min(right ? 1 : 0) == 1;
 }
 
-/// NCCL connects lazily: every communicator runs once before anything is captured or timed.
+/// NCCL connects lazily: every communicator runs once before anything is captured or timed. Where
+/// peer access is reported but broken this first collective never ends.
 void Communicator<Cuda>::warm_up(Context<Cuda>& ctx) {
   const Buffer<float, Cuda> data(1024);
   fill_zero(ctx, data.data(), data.size_bytes());
   for (const NcclComm* comm : {decode_.get(), prefill_.get()})
     TANDEM_CHECK(ncclAllReduce(data.data(), data.data(), 1024, ncclFloat, ncclSum, comm->handle(),
                                compute_.handle()));
-  compute_.synchronize();
+  const auto end = std::chrono::steady_clock::now() + kWarmUpLimit;
+  while (!compute_.idle()) {
+    if (std::chrono::steady_clock::now() > end) {
+      const std::string text =
+          concat("the first all-reduce of NCCL did not end within ", kWarmUpLimit.count(),
+                 " s: try again with NCCL_P2P_DISABLE=1; when that helps, switch off ACS and the "
+                 "IOMMU");
+      control_.fault(text);
+      throw Error(text);
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
 }
 
 Communicator<Cuda>::~Communicator() {

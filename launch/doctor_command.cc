@@ -65,12 +65,15 @@ std::optional<DoctorOptions> parse(Ranks& ranks, const std::vector<std::string>&
   return result;
 }
 
-/// Runs a part of the examination; what it throws (on all ranks alike) becomes a red line.
+/// Runs a part of the examination; what it throws on all ranks alike becomes a red line. Codes of
+/// CUDA, NCCL and MPI are a rank's own: they end the job, because the others wait.
 template <typename Work>
 bool examine(Report& report, const char* topic, const char* fix, Work work) {
   try {
     work();
     return true;
+  } catch (const CodedError&) {
+    throw;
   } catch (const Error& error) {
     report.checks.push_back({topic, Health::kRed, error.what(), fix});
     return false;
@@ -111,7 +114,6 @@ void examine_collectives(Ranks& ranks, bool cuda, comm::Progress& progress, Repo
   if (!cuda) return;
   examine(report, "GPU collectives",
           "try again with NCCL_P2P_DISABLE=1; when that helps, switch off ACS and the IOMMU", [&] {
-            progress.enter(comm::StageKind::kStep, "doctor: all-reduce of the GPUs");
             const DeviceDiagnosis found = diagnose_gpus(ranks, report.places);
             report.checks.insert(report.checks.end(), found.checks.begin(), found.checks.end());
             report.collectives.insert(report.collectives.end(), found.collectives.begin(),

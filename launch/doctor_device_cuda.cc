@@ -62,8 +62,21 @@ struct Gpu {
 DeviceDiagnosis diagnose_gpus(Ranks& ranks, const std::vector<Place>& places) {
   DeviceDiagnosis result;
   result.checks.push_back(multicast_check());
-  Gpu gpu(ranks, places);
-  result.collectives = probe_all_reduce(*gpu.ctx, *gpu.communicator, ranks.control, "cuda");
+  std::optional<Gpu> gpu;
+  comm::DeviceWatch watch;
+  try {
+    comm::Progress& progress = ranks.watchdog.progress();
+    progress.enter(comm::StageKind::kLoad, "doctor: connecting the GPUs");
+    gpu.emplace(ranks, places);
+    comm::Communicator<Cuda>& communicator = *gpu->communicator;
+    watch = ranks.watchdog.watch({[&communicator] { return communicator.async_error(); },
+                                  [&communicator] { communicator.raise_error(); }});
+    progress.enter(comm::StageKind::kStep, "doctor: all-reduce of the GPUs");
+    result.collectives = probe_all_reduce(*gpu->ctx, communicator, ranks.control, "cuda");
+  } catch (const CodedError& error) {
+    ranks.control.fault(error.what());  // of this rank alone; while the GPU may still be busy
+    throw;
+  }
   result.checks.push_back(
       {"GPU collectives", Health::kGreen, "sums over the GPUs are right at all sizes", ""});
   return result;

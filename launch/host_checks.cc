@@ -152,13 +152,33 @@ std::vector<Check> network_checks(const Facts& facts) {
   return {check};
 }
 
+/// "GPU 0 and GPU 1 of host": pairs of all hosts, each once.
+std::string pairs_of(const Facts& facts, std::vector<std::string> HostFacts::*list) {
+  std::set<std::string> pairs;
+  for (const HostFacts& item : facts)
+    for (const std::string& pair : item.*list) pairs.insert(pair + " of " + item.host);
+  return join({pairs.begin(), pairs.end()});
+}
+
+Check peer_check(const Facts& facts) {
+  const std::string none = pairs_of(facts, &HostFacts::no_peer_access);
+  const std::string pcie = pairs_of(facts, &HostFacts::pcie_peers);
+  if (!none.empty())
+    return {"peer access", Health::kYellow, "none between " + none,
+            "switch off ACS and the IOMMU (BIOS or iommu=off); else all-reduces go through the "
+            "host"};
+  return {"peer access", Health::kGreen,
+          pcie.empty() ? "between all visible GPUs, over NVLink"
+                       : "between all visible GPUs, over PCIe between " + pcie,
+          ""};
+}
+
 std::vector<Check> gpu_checks(const Facts& facts) {
   std::vector<Check> checks;
-  std::set<std::string> gpus, pairs;
+  std::set<std::string> gpus;
   std::string problem;
   for (const HostFacts& item : facts) {
     gpus.insert(item.gpus.begin(), item.gpus.end());
-    for (const std::string& pair : item.no_peer_access) pairs.insert(pair + " of " + item.host);
     if (problem.empty() && !item.gpu_problem.empty())
       problem = concat("rank ", item.rank, " (host ", item.host, "): ", item.gpu_problem);
   }
@@ -167,13 +187,7 @@ std::vector<Check> gpu_checks(const Facts& facts) {
   else
     checks.push_back({"GPUs", Health::kRed, problem,
                       "nvidia-smi shows what the driver sees; or use --device cpu"});
-  if (gpus.size() > 1)
-    checks.push_back(pairs.empty()
-                         ? Check{"peer access", Health::kGreen, "between all visible GPUs", ""}
-                         : Check{"peer access", Health::kYellow,
-                                 "none between " + join({pairs.begin(), pairs.end()}),
-                                 "switch off ACS and the IOMMU (BIOS or iommu=off); else "
-                                 "all-reduces go through the host"});
+  if (gpus.size() > 1) checks.push_back(peer_check(facts));
   checks.push_back(judge_hosts(
       facts, "NCCL copies", [](const HostFacts& item) { return item.nccl_libraries.size() > 1; },
       Health::kRed, "not more than one", "two copies of libnccl in one process",

@@ -99,9 +99,14 @@ void add_gpus(const DeviceReport& devices, bool want_cuda, HostFacts& facts) {
     facts.gpus.push_back(info.name + " " + info.uuid);
     if (!info.unusable_because.empty() && facts.gpu_problem.empty())
       facts.gpu_problem = info.unusable_because;
-    for (std::size_t peer = 0; peer < info.peer_access.size(); ++peer)
-      if (!info.peer_access[peer] && static_cast<int>(peer) > info.ordinal)
-        facts.no_peer_access.push_back(concat("GPU ", info.ordinal, " and GPU ", peer));
+    for (auto peer = static_cast<std::size_t>(info.ordinal) + 1; peer < info.peer_access.size();
+         ++peer) {
+      const std::string pair = concat("GPU ", info.ordinal, " and GPU ", peer);
+      if (!info.peer_access[peer])
+        facts.no_peer_access.push_back(pair);
+      else if (!info.nvlink[peer])
+        facts.pcie_peers.push_back(pair);
+    }
   }
 }
 

@@ -30,6 +30,7 @@ struct HostFacts {
   std::vector<std::string> gpus;                   ///< "NVIDIA H200 GPU-..."
   std::string gpu_problem;                         ///< Empty: the GPUs are usable, or none wanted.
   std::vector<std::string> no_peer_access;         ///< "GPU 0 and GPU 1"
+  std::vector<std::string> pcie_peers;             ///< The same; peer access, but no NVLink.
 };
 
 HostFacts gather_host_facts(const comm::MpiSession& session, const DeviceReport& devices,

@@ -53,7 +53,8 @@ std::string to_text(const HostFacts& facts) {
                                       {"environment", table(facts.environment)},
                                       {"gpus", list(facts.gpus)},
                                       {"gpu_problem", facts.gpu_problem},
-                                      {"no_peer_access", list(facts.no_peer_access)}});
+                                      {"no_peer_access", list(facts.no_peer_access)},
+                                      {"pcie_peers", list(facts.pcie_peers)}});
 }
 
 HostFacts host_facts_from(const std::string& text) {
@@ -79,6 +80,7 @@ HostFacts host_facts_from(const std::string& text) {
   facts.gpus = words_of(value.at("gpus"));
   facts.gpu_problem = value.at("gpu_problem").as_string().c_str();
   facts.no_peer_access = words_of(value.at("no_peer_access"));
+  facts.pcie_peers = words_of(value.at("pcie_peers"));
   return facts;
 }
 

@@ -27,8 +27,9 @@ int numa_node_of_gpu(std::string pci_bus_id) {
 
 /// What the exchange before the binding carries, and the whole place after it.
 json::object to_object(const Place& place) {
-  json::array cpus(place.cpus.begin(), place.cpus.end()), peers;
-  for (const std::string& uuid : place.peer_uuids) peers.emplace_back(uuid);
+  const json::array cpus(place.cpus.begin(), place.cpus.end());
+  const json::array peers(place.peer_uuids.begin(), place.peer_uuids.end());
+  const json::array nvlink(place.nvlink_uuids.begin(), place.nvlink_uuids.end());
   return {{"rank", place.rank},
           {"local_rank", place.local_rank},
           {"host", place.host},
@@ -39,7 +40,8 @@ json::object to_object(const Place& place) {
           {"cpus", cpus},
           {"cores", place.cores},
           {"nic", place.nic},
-          {"peers", peers}};
+          {"peers", peers},
+          {"nvlink", nvlink}};
 }
 
 Place from_text(const std::string& text) {
@@ -58,6 +60,8 @@ Place from_text(const std::string& text) {
   place.nic = value.at("nic").as_string().c_str();
   for (const json::value& peer : value.at("peers").as_array())
     place.peer_uuids.emplace_back(peer.as_string().c_str());
+  for (const json::value& peer : value.at("nvlink").as_array())
+    place.nvlink_uuids.emplace_back(peer.as_string().c_str());
   return place;
 }
 
@@ -74,8 +78,10 @@ void take_gpu(const DeviceReport& devices, int ordinal, Place& mine) {
   mine.gpu_name = info.name;
   mine.gpu_uuid = info.uuid;
   mine.numa_node = numa_node_of_gpu(info.pci_bus_id);
-  for (std::size_t peer = 0; peer < info.peer_access.size(); ++peer)
+  for (std::size_t peer = 0; peer < info.peer_access.size(); ++peer) {
     if (info.peer_access[peer]) mine.peer_uuids.push_back(devices.devices[peer].uuid);
+    if (info.nvlink[peer]) mine.nvlink_uuids.push_back(devices.devices[peer].uuid);
+  }
 }
 
 /// Binds this process to its share; `allowed` is what each rank of the job may use.
@@ -169,9 +175,11 @@ std::string link_between(const Place& a, const Place& b) {
   if (a.host != b.host) return "network";
   if (a.gpu < 0 || b.gpu < 0) return "shared memory";
   if (a.gpu_uuid == b.gpu_uuid) return "same GPU";
-  const bool direct =
-      std::find(a.peer_uuids.begin(), a.peer_uuids.end(), b.gpu_uuid) != a.peer_uuids.end();
-  return direct ? "GPU peer access" : "through the host";
+  const auto lists_b = [&b](const std::vector<std::string>& uuids) {
+    return std::find(uuids.begin(), uuids.end(), b.gpu_uuid) != uuids.end();
+  };
+  if (lists_b(a.nvlink_uuids)) return "NVLink";
+  return lists_b(a.peer_uuids) ? "PCIe peer access" : "through the host";
 }
 
 std::string placement_table(const std::vector<Place>& places) {

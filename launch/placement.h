@@ -24,7 +24,8 @@ struct Place {
   int cores = 1;          ///< Physical cores among them.
   int threads = 1;        ///< Compute threads to start: its part of cores that ranks share.
   std::string nic;        ///< "mlx5_0 400 Gb/s" or "eth0 10 Gb/s"; "" when there is none.
-  std::vector<std::string> peer_uuids;  ///< GPUs that this rank's GPU can load from directly.
+  std::vector<std::string> peer_uuids;    ///< GPUs that this rank's GPU can load from directly.
+  std::vector<std::string> nvlink_uuids;  ///< Those of them that it reaches over NVLink.
 };
 
 struct PlacementOptions {
@@ -53,8 +54,8 @@ std::string placement_table(const std::vector<Place>& places);
 /// One object per rank.
 boost::json::array to_json(const std::vector<Place>& places);
 
-/// How rank `a` reaches rank `b`: "shared memory", "GPU peer access", "through the host" or
-/// "network".
+/// How rank `a` reaches rank `b`: "shared memory", "NVLink", "PCIe peer access", "through the host"
+/// or "network".
 std::string link_between(const Place& a, const Place& b);
 
 }  // namespace tandem::launch

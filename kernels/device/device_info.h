@@ -19,6 +19,7 @@ struct DeviceInfo {
   std::int64_t l2_bytes = 0, total_bytes = 0;
   std::int64_t free_bytes = -1;   ///< -1: not asked for.
   std::vector<bool> peer_access;  ///< [devices] direct loads and stores to that GPU; own: true.
+  std::vector<bool> nvlink;       ///< [devices] that access goes over NVLink.
   std::string unusable_because;   ///< Empty: this build runs on it. Else one sentence.
 };
 

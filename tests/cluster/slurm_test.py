@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import subprocess
 import sys
 import unittest
 
@@ -15,6 +16,19 @@ SMALL = ["--device", "cpu", "--threads", "1", "--model", MODEL]
 ANSWER = [*SMALL, "--prompt", "hello world", "--max-tokens", "12", "--dtype", "float32",
           "--temperature", "0"]
 TWO_HOSTS = ["--nodes=2", "--ntasks-per-node=1"]
+
+
+REQUESTS_UNTIL_REFUSED = """
+import json, sys, urllib.request
+body = json.dumps({"prompt": "x", "max_tokens": 200, "ignore_eos": True, "n": 4}).encode()
+while True:
+    try:
+        with urllib.request.urlopen(sys.argv[1] + "/v1/completions", body) as answer:
+            print(*{c["finish_reason"] for c in json.load(answer)["choices"]}, flush=True)
+    except OSError as error:  # 503 while it drains, then nobody listens
+        print("refused")
+        break
+"""
 
 
 class Slurm(unittest.TestCase):
@@ -70,6 +84,25 @@ class Slurm(unittest.TestCase):
         self.assertEqual(state, "COMPLETED", text)
         self.assertIn('"id":"llama-9q3kv"', text)
         self.assertIn("shutting down", text)
+
+    def test_serve_drains_before_the_time_limit(self):
+        """Slurm sends the signal, up to half a minute before it is due, while requests run."""
+        job, output = self.submit("serve", [*TWO_HOSTS, "--time=1", "--signal=TERM@10"], SMALL,
+                                  env={"PORT": "8003"})
+        wait_until(lambda: output.exists() and "listening" in output.read_text(), 60, "no server")
+        client = self.cluster.popen(
+            self.cluster.hosts[1], ["python3", "-c", REQUESTS_UNTIL_REFUSED,
+                                    f"http://{self.cluster.hosts[0]}:8003"],
+            stdout=subprocess.PIPE, text=True)
+        answers, _ = client.communicate(timeout=120)
+        state, text = self.finish(job, output)
+        self.assertEqual(state, "COMPLETED", text)
+        self.assertIn("shutting down", text)
+        self.assertNotIn(" error ", text.replace("slurmstepd", ""))
+        ends = answers.split()
+        self.assertGreater(len(ends), 1)
+        self.assertEqual(set(ends[:-1]), {"length"}, "what ran has been finished")
+        self.assertEqual(ends[-1], "refused")
 
     def test_scancel_leaves_nothing(self):
         job, output = self.submit("serve", TWO_HOSTS, SMALL, env={"PORT": "8001"})

@@ -43,6 +43,12 @@ DeviceInfo describe(int ordinal, int count) {
     int can = peer == ordinal;
     if (!can) TANDEM_CHECK(cudaDeviceCanAccessPeer(&can, ordinal, peer));
     info.peer_access.push_back(can != 0);
+    // Atomics on a peer's memory are native over NVLink and not over PCIe.
+    int native = 0;
+    if (peer != ordinal && can)
+      TANDEM_CHECK(
+          cudaDeviceGetP2PAttribute(&native, cudaDevP2PAttrNativeAtomicSupported, ordinal, peer));
+    info.nvlink.push_back(native != 0);
   }
   if (prop.major != kComputeMajor || prop.minor != kComputeMinor)
     info.unusable_because =

@@ -60,6 +60,13 @@ bool Stream<Cuda>::capturing() const {
 
 void Stream<Cuda>::synchronize() { TANDEM_CHECK(cudaStreamSynchronize(stream_)); }
 
+bool Stream<Cuda>::idle() const {
+  const cudaError_t code = cudaStreamQuery(stream_);
+  if (code == cudaErrorNotReady) return false;
+  TANDEM_CHECK(code);
+  return true;
+}
+
 int mem_sync_domain_count(int device) {
   int count = 0;
   TANDEM_CHECK(cudaDeviceGetAttribute(&count, cudaDevAttrMemSyncDomainCount, device));

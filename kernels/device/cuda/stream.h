@@ -42,6 +42,8 @@ class Stream<Cuda> {
   bool capturing() const;
   /// Blocks the calling thread until all enqueued work is done.
   void synchronize();
+  /// All enqueued work is done.
+  bool idle() const;
 
  private:
   cudaStream_t stream_ = nullptr;

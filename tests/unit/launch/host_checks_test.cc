@@ -105,6 +105,11 @@ TEST(HostChecks, Gpus) {
   auto facts = two_hosts();
   for (auto& item : facts) item.gpus = std::vector<std::string>{"H200 GPU-0", "H200 GPU-1"};
   EXPECT_EQ(find(check_hosts(facts, true), "peer access").health, Health::kGreen);
+  EXPECT_EQ(find(check_hosts(facts, true), "peer access").detail,
+            "between all visible GPUs, over NVLink");
+  facts[2].pcie_peers = {"GPU 0 and GPU 1"};
+  EXPECT_EQ(find(check_hosts(facts, true), "peer access").detail,
+            "between all visible GPUs, over PCIe between GPU 0 and GPU 1 of b");
   facts[1].no_peer_access = {"GPU 0 and GPU 1"};
   EXPECT_EQ(find(check_hosts(facts, true), "peer access").detail,
             "none between GPU 0 and GPU 1 of a");
@@ -123,6 +128,7 @@ TEST(HostChecks, FactsSurviveTheJourney) {
   facts.gpus = {"g"};
   facts.gpu_problem = "no driver";
   facts.no_peer_access = {"q"};
+  facts.pcie_peers = {"r"};
   facts.stale_shared_files = {"s"};
   EXPECT_EQ(to_text(host_facts_from(to_text(facts))), to_text(facts));
 }

@@ -122,12 +122,15 @@ TEST(Placement, TwoRanksOnOneGpuAreNamed) {
 
 TEST(Placement, TableShowsLinks) {
   std::vector<Place> places{place(0, "a", "x"), place(1, "a", "y"), place(2, "b", "z")};
-  places[0].peer_uuids = {"x", "y"};
+  places[0].peer_uuids = places[1].peer_uuids = {"x", "y"};
+  places[0].nvlink_uuids = {"y"};
   EXPECT_EQ(placement_table(places),
             "rank  host  device      numa  cores  cpus  nic   links\n"
-            "0     a     GPU 0 H200  -     1      0     eth0  1: GPU peer access; 2: network\n"
-            "1     a     GPU 1 H200  -     1      1     eth0  0: through the host; 2: network\n"
+            "0     a     GPU 0 H200  -     1      0     eth0  1: NVLink; 2: network\n"
+            "1     a     GPU 1 H200  -     1      1     eth0  0: PCIe peer access; 2: network\n"
             "2     b     GPU 2 H200  -     1      2     eth0  0, 1: network\n");
+  places[1].peer_uuids.clear();
+  EXPECT_EQ(link_between(places[1], places[0]), "through the host");
 }
 
 TEST(NetworkCard, ActiveRdmaCardsOfTheNodeComeFirst) {
