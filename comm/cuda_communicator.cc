@@ -10,8 +10,10 @@
 #include "comm/all_reduce_timing.h"
 #include "comm/nccl_check.h"
 #include "kernels/cuda/linear_cublaslt.h"
+#include "kernels/device/cuda/stamps.h"
 #include "kernels/device/error.h"
 #include "kernels/device/log.h"
+#include "kernels/op_work.h"
 
 namespace tandem::comm {
 namespace {
@@ -171,6 +173,8 @@ ncclComm_t Communicator<Cuda>::nccl(const Stream<Cuda>& stream) const {
 template <typename T>
 void Communicator<Cuda>::all_reduce_sum(Context<Cuda>& ctx, Span<T, Cuda> data) {
   if (size() == 1 || data.size == 0) return;
+  const OpTimer timer(ctx, Activity::kAllReduce,
+                      [&] { return kernels::message_work(data.size * std::int64_t{sizeof(T)}); });
   const auto algorithm = algorithm_for(data.size * static_cast<std::int64_t>(sizeof(T)));
   if (algorithm && aligned(data.data) && kernels::fits(*algorithm, grid_of(data)))
     return kernels::peer_all_reduce(ctx, compute_, peers_->view(), *algorithm, data);
@@ -193,6 +197,9 @@ void Communicator<Cuda>::all_gather(Context<Cuda>& ctx, const void* mine, void* 
 void Communicator<Cuda>::all_gather_v(Context<Cuda>& ctx, const void* mine, void* out,
                                       const std::vector<std::int64_t>& counts_bytes) {
   if (size() == 1) return copy_on_device(ctx, out, mine, counts_bytes[0]);
+  const OpTimer timer(ctx, Activity::kAllGather, [&] {
+    return kernels::message_work(counts_bytes[static_cast<std::size_t>(rank())]);
+  });
   const std::int64_t longest = *std::max_element(counts_bytes.begin(), counts_bytes.end());
   if (peers_ != nullptr && longest <= kernels::kMaxPeerGatherBytes)
     return kernels::peer_all_gather(ctx, compute_, peers_->view(), mine, out, counts_bytes);
@@ -216,9 +223,14 @@ void Communicator<Cuda>::reduce_add_norm(Context<Cuda>& ctx, TensorView<T, Cuda>
   const std::int64_t elements = partial.rows * partial.cols;
   const auto algorithm = algorithm_for(elements * static_cast<std::int64_t>(sizeof(T)));
   if (size() > 1 && algorithm &&
-      kernels::can_reduce_add_norm(peers_->view(), *algorithm, partial, args))
+      kernels::can_reduce_add_norm(peers_->view(), *algorithm, partial, args)) {
+    const OpTimer timer(ctx, Activity::kAllReduce, [&] {
+      return kernels::message_work(elements * std::int64_t{sizeof(T)});
+    });
     return kernels::peer_reduce_add_norm(ctx, compute_, peers_->view(), *algorithm, partial, args);
+  }
   all_reduce_sum(ctx, Span<T, Cuda>{partial.data, elements});
+  const OpTimer timer(ctx, Activity::kAddNorm, [&] { return kernels::add_norm_work(args); });
   kernels::add_norm(ctx, args);
 }
 

@@ -8,6 +8,7 @@
 #include "comm/mpi_wait.h"
 #include "kernels/device/cpu/context.h"
 #include "kernels/device/dtype.h"
+#include "kernels/op_work.h"
 
 namespace tandem::comm {
 namespace {
@@ -94,14 +95,18 @@ template <typename T>
 void Communicator<Cpu>::all_reduce_sum(Context<Cpu>& ctx, Span<T, Cpu> data) {
   if (size_ == 1) return;
   const StageScope stage(progress_, StageKind::kCollective, "all-reduce");
+  const OpTimer timer(ctx, Activity::kAllReduce,
+                      [&] { return kernels::message_work(data.size * std::int64_t{sizeof(T)}); });
   constexpr auto kElementBytes = static_cast<std::int64_t>(sizeof(T));
   for (std::int64_t begin = 0; begin < data.size;) {
     const std::int64_t count = std::min(data.size - begin, kMaxPieceBytes / kElementBytes);
     const Span<T, Cpu> piece = data.subspan(begin, count);
     const bool one_shot = count * kElementBytes <= kOneShotMaxBytes;
     const std::int64_t staged = one_shot ? count * size_ : count + size_ * std::int64_t{size_};
-    if (staging_.size() < static_cast<std::size_t>(staged * kElementBytes))
+    if (staging_.size() < static_cast<std::size_t>(staged * kElementBytes)) {
+      const PhaseScope mapping(ctx.recorder(), Activity::kMap);
       staging_.resize(static_cast<std::size_t>(staged * kElementBytes));
+    }
     T* staging = reinterpret_cast<T*>(staging_.data());
     if (one_shot)
       one_shot_sum(ctx, comm_, size_, piece, staging);
@@ -115,20 +120,24 @@ template void Communicator<Cpu>::all_reduce_sum(Context<Cpu>&, Span<float, Cpu>)
 template void Communicator<Cpu>::all_reduce_sum(Context<Cpu>&, Span<BFloat16, Cpu>);
 template void Communicator<Cpu>::all_reduce_sum(Context<Cpu>&, Span<Float16, Cpu>);
 
-void Communicator<Cpu>::all_gather(Context<Cpu>&, const void* mine, void* out,
+void Communicator<Cpu>::all_gather(Context<Cpu>& ctx, const void* mine, void* out,
                                    std::int64_t size_bytes) {
   const StageScope stage(progress_, StageKind::kCollective, "all-gather");
+  const OpTimer timer(ctx, Activity::kAllGather, [&] { return kernels::message_work(size_bytes); });
   const int count = to_count(size_bytes);
   MPI_Request request = MPI_REQUEST_NULL;
   TANDEM_CHECK_MPI(MPI_Iallgather(mine, count, MPI_BYTE, out, count, MPI_BYTE, comm_, &request));
   wait_for(request, kDataWait);
 }
 
-void Communicator<Cpu>::all_gather_v(Context<Cpu>&, const void* mine, void* out,
+void Communicator<Cpu>::all_gather_v(Context<Cpu>& ctx, const void* mine, void* out,
                                      const std::vector<std::int64_t>& counts_bytes) {
   TANDEM_ASSERT(counts_bytes.size() == static_cast<std::size_t>(size_), counts_bytes.size(),
                 " counts for ", size_, " ranks");
   const StageScope stage(progress_, StageKind::kCollective, "all-gather");
+  const OpTimer timer(ctx, Activity::kAllGather, [&] {
+    return kernels::message_work(counts_bytes[static_cast<std::size_t>(rank_)]);
+  });
   std::vector<int> counts, offsets;
   std::int64_t offset = 0;
   for (const std::int64_t bytes : counts_bytes) {

@@ -2,6 +2,7 @@
 #include "comm/communicator.h"
 #include "kernels/device/cpu/context.h"
 #include "kernels/device/dtype.h"
+#include "kernels/op_work.h"
 
 namespace tandem::comm {
 
@@ -11,6 +12,7 @@ void Communicator<Cpu>::reduce_add_norm(Context<Cpu>& ctx, TensorView<T, Cpu> pa
   TANDEM_ASSERT(partial.stride == partial.cols && args.branch.data == partial.data,
                 "the partial sum is contiguous and is the branch");
   all_reduce_sum(ctx, Span<T, Cpu>{partial.data, partial.rows * partial.cols});
+  const OpTimer timer(ctx, Activity::kAddNorm, [&] { return kernels::add_norm_work(args); });
   kernels::add_norm(ctx, args);
 }
 

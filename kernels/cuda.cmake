@@ -27,6 +27,7 @@ target_sources(tandem_kernels PRIVATE
   cuda/sample_full.cu
   cuda/step.cu
   cuda/tensor_map.cc
+  device/cuda/annotate.cc
   device/cuda/buffer.cc
   device/cuda/check.cc
   device/cuda/context.cc
@@ -34,6 +35,8 @@ target_sources(tandem_kernels PRIVATE
   device/cuda/driver.cc
   device/cuda/event.cc
   device/cuda/graph.cc
+  device/cuda/stamp.cu
+  device/cuda/stamps.cc
   device/cuda/stream.cc
 )
 target_link_libraries(tandem_kernels PUBLIC CUDA::cudart_static CUDA::cublasLt)

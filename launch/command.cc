@@ -9,6 +9,7 @@
 #include "launch/serve_command.h"
 #include "launch/tokenize_command.h"
 #include "launch/version.h"
+#include "launch/waits_command.h"
 
 namespace tandem::launch {
 
@@ -19,6 +20,7 @@ const std::vector<Command>& commands() {
       {"serve", "an OpenAI-compatible HTTP server", run_serve},
       {"bench", "measure latency, throughput and scaling", run_bench},
       {"plan", "what a model needs and how fast it would be on a cluster", run_plan},
+      {"waits", "show where each rank's time goes, step by step", run_waits},
       {"doctor", "look at every rank's host and let the ranks work together", run_doctor},
       {"tokenize", "token ids of a text, and back", run_tokenize},
   };

@@ -6,26 +6,30 @@
 #pragma once
 
 #include "kernels/embed.h"
+#include "kernels/op_work.h"
 #include "kernels/qkv_project.h"
 #include "parallel/tp_group.h"
 
 namespace tandem::parallel {
 
 /// branch = sum over ranks of x W^T, then `add_norm`. x `[tokens, K of this rank]`, W `[hidden, K
-/// of this rank]`, `partial` `[tokens, hidden]` scratch; `args.branch` is set here.
+/// of this rank]`, `partial` `[tokens, hidden]` scratch; `args.branch` is set here. The product is
+/// recorded as `activity`.
 template <typename T, Device D>
 void project_reduce_add_norm(Context<D>& ctx, const TpGroup<D>& group, TensorView<const T, D> x,
                              const kernels::LinearWeight<T, D>& weight, TensorView<T, D> partial,
-                             kernels::AddNormArgs<T, D> args) {
+                             kernels::AddNormArgs<T, D> args, Activity activity) {
   args.branch.data = partial.data;
   args.branch.rows = partial.rows;
   args.branch.cols = partial.cols;
   args.branch.stride = partial.stride;
+  OpTimer timer(ctx, activity, [&] { return kernels::matmul_work(x.rows, weight); });
   if (group.size == 1) {
     kernels::project_add_norm(ctx, x, weight, partial, args);
     return;
   }
   kernels::matmul<T, T>(ctx, x, weight, partial);
+  timer.stop();
   group.communicator->reduce_add_norm(ctx, partial, args);
 }
 
@@ -45,7 +49,10 @@ void project_qkv(Context<D>& ctx, const TpGroup<D>& group, const kernels::QkvArg
 /// The embedding of every row, summed over the shards of the vocabulary.
 template <typename T, Device D>
 void embed_tokens(Context<D>& ctx, const TpGroup<D>& group, const kernels::EmbedArgs<T, D>& args) {
+  OpTimer timer(ctx, Activity::kEmbed,
+                [&] { return kernels::rows_work<T>(args.out.rows, args.out.cols, 2); });
   kernels::embed(ctx, args);
+  timer.stop();
   if (group.size > 1)
     group.communicator->all_reduce_sum(ctx,
                                        Span<T, D>{args.out.data, args.out.rows * args.out.cols});

@@ -35,10 +35,12 @@ TensorView<const T, D> Decoder<T, D>::forward(Context<D>& ctx, const parallel::T
   embed(ctx, group, step);
   for (std::int64_t layer = 0; layer < model_.config.num_layers(); ++layer) {
     if (group.progress != nullptr) group.progress->set_layer(static_cast<int>(layer));
+    if (ctx.recorder() != nullptr) ctx.recorder()->set_layer(static_cast<int>(layer));
     attention(ctx, group, step, kv, layer);
     mlp(ctx, group, step, layer);
   }
   if (group.progress != nullptr) group.progress->set_layer(-1);
+  if (ctx.recorder() != nullptr) ctx.recorder()->set_layer(-1);
   return read_only(normed_.view(step.num_tokens, model_.config.hidden_size));
 }
 
@@ -69,7 +71,9 @@ void Decoder<T, D>::embed(Context<D>& ctx, const parallel::TpGroup<D>& group,
   args.scale = model_.config.embedding_scale;
   args.out = residual_.view(step.num_tokens, model_.config.hidden_size);
   parallel::embed_tokens(ctx, group, args);
-  kernels::add_norm(ctx, add_norm_args(step, {}, {}, norm_before_layer(0)));
+  const auto first_norm = add_norm_args(step, {}, {}, norm_before_layer(0));
+  const OpTimer timer(ctx, Activity::kAddNorm, [&] { return kernels::add_norm_work(first_norm); });
+  kernels::add_norm(ctx, first_norm);
 }
 
 template <typename T, Device D>
@@ -95,6 +99,8 @@ void Decoder<T, D>::attention(Context<D>& ctx, const parallel::TpGroup<D>& group
     qkv.joint = {squares_.data(), static_cast<std::int32_t>(config.num_heads * config.head_dim),
                  static_cast<std::int32_t>(config.num_kv_heads * config.head_dim),
                  static_cast<std::int32_t>(model_.shard.first_own_kv_head())};
+  OpTimer timer(ctx, Activity::kQkvProject,
+                [&] { return kernels::matmul_work(step.num_tokens, weights.qkv); });
   parallel::project_qkv(ctx, group, qkv);
 
   kernels::AttendArgs<T, D> attend;
@@ -109,12 +115,15 @@ void Decoder<T, D>::attention(Context<D>& ctx, const parallel::TpGroup<D>& group
   attend.softcap = config.attention_softcap;
   attend.window = static_cast<std::int32_t>(layer_config.sliding_window);
   attend.out = attended_.view(step.num_tokens, q_cols_);
+  timer.start(Activity::kAttend, [&] { return kernels::attend_work(attend); });
   kernels::attend(ctx, attend);
+  timer.stop();
 
   parallel::project_reduce_add_norm(
       ctx, group, read_only(attend.out), weights.output,
       partial_.view(step.num_tokens, config.hidden_size),
-      add_norm_args(step, weights.output_bias, weights.attention_post_norm, weights.mlp_norm));
+      add_norm_args(step, weights.output_bias, weights.attention_post_norm, weights.mlp_norm),
+      Activity::kProject);
 }
 
 template <typename T, Device D>
@@ -129,12 +138,16 @@ void Decoder<T, D>::mlp(Context<D>& ctx, const parallel::TpGroup<D>& group,
   gate_up.activation = config.activation;
   gate_up.scratch = gate_up_.view(step.num_tokens, 2 * intermediate_);
   gate_up.out = activated_.view(step.num_tokens, intermediate_);
+  OpTimer timer(ctx, Activity::kGateUpAct,
+                [&] { return kernels::matmul_work(step.num_tokens, weights.gate_up); });
   kernels::gate_up_act(ctx, gate_up);
+  timer.stop();
 
   parallel::project_reduce_add_norm(
       ctx, group, read_only(gate_up.out), weights.down,
       partial_.view(step.num_tokens, config.hidden_size),
-      add_norm_args(step, weights.down_bias, weights.mlp_post_norm, norm_before_layer(layer + 1)));
+      add_norm_args(step, weights.down_bias, weights.mlp_post_norm, norm_before_layer(layer + 1)),
+      Activity::kDown);
 }
 
 }  // namespace tandem::runtime

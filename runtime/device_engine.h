@@ -40,6 +40,7 @@ class DeviceEngine final : public Engine {
     bool use_graphs = true;
     int rank = 0, size = 1;
     comm::Progress* progress = nullptr;  ///< Where stages are published, or null.
+    Recorder* recorder = nullptr;        ///< What the report of waits is made of, or null.
   };
   explicit DeviceEngine(Parts parts);
 
@@ -52,6 +53,7 @@ class DeviceEngine final : public Engine {
   StepOutput collect() override;
   std::string device_error() const override;
   void abandon() noexcept override;
+  void finish_recording() override { stamps_.finish(*context_); }
 
   /// For tests: this rank's logits of the last step.
   const HeadSampler<T, D>& sampler() const { return sampler_; }
@@ -71,6 +73,7 @@ class DeviceEngine final : public Engine {
   };
 
   void run_rows(const SampleChoice& choice);
+  void run_eager(const SampleChoice& choice, bool stamped);
   void run_decode(const SampleChoice& choice, DecodeBucket bucket);
   void read_back(const BatchPlan& plan, std::int32_t padded_decode);
   void copy_chunks(const BatchPlan& plan);
@@ -90,7 +93,15 @@ class DeviceEngine final : public Engine {
   std::deque<Pending> pending_;
   bool use_graphs_;
   std::atomic<bool> abandoned_{false};
+  Recorder* recorder_;
+  Stamps<D> stamps_;
   std::map<DecodeBucket, Graph<D>> decode_graphs_;
+  /// The same with stamps between its ops, and what they mean; made when a recorded step needs it.
+  struct StampedGraph {
+    Graph<D> graph;
+    typename Stamps<D>::List list;
+  };
+  std::map<DecodeBucket, StampedGraph> stamped_graphs_;
 };
 
 }  // namespace tandem::runtime

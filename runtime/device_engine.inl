@@ -42,7 +42,9 @@ DeviceEngine<T, D>::DeviceEngine(Parts parts)
       inputs_(limits_),
       decoder_(model_, limits_.max_num_batched_tokens),
       sampler_(*context_, model_, group_, limits_.max_num_seqs, limits_.max_num_batched_tokens),
-      use_graphs_(parts.use_graphs) {
+      use_graphs_(parts.use_graphs),
+      recorder_(parts.recorder),
+      stamps_(*context_, recorder_) {
   kv_.grow_to(limits_.mapped_chunks);
   for (Readback& readback : readback_) {
     readback.tokens = HostBuffer<std::int32_t, D>(limits_.max_num_seqs);
@@ -56,7 +58,10 @@ DeviceEngine<T, D>::DeviceEngine(Parts parts)
 template <typename T, Device D>
 void DeviceEngine<T, D>::submit(const BatchPlan& plan) {
   TANDEM_ASSERT(pending_.size() < 2, "more than two steps in flight");
-  kv_.grow_to(plan.mapped_chunks);
+  if (plan.mapped_chunks > kv_.mapped_chunks()) {
+    const PhaseScope mapping(recorder_, Activity::kMap);
+    kv_.grow_to(plan.mapped_chunks);
+  }
   slots_.apply(*context_, plan);
   copy_chunks(plan);
   const SampleChoice choice{plan.sample_mode, plan.process_logits, plan.logprobs};
@@ -68,13 +73,18 @@ void DeviceEngine<T, D>::submit(const BatchPlan& plan) {
     read_back(plan, bucket.rows);
   } else {
     inputs_.upload(*context_, plan, decode, plan.max_kv_tokens);
-    run_rows(choice);
+    run_eager(choice, stamps_.begin_step(*context_, turn_));
     read_back(plan, decode);
   }
 }
 
 template <typename T, Device D>
 void DeviceEngine<T, D>::copy_chunks(const BatchPlan& plan) {
+  if (plan.chunk_copies.empty()) return;
+  const OpTimer timer(*context_, Activity::kCopyChunks, [&] {
+    const auto chunks = static_cast<std::int64_t>(plan.chunk_copies.size());
+    return kernels::rows_work<T>(chunks, kv_.geometry().chunk_stride(), 2);
+  });
   for (const ChunkCopy& copy : plan.chunk_copies)
     copy_on_device(*context_, kv_.chunk(copy.to), kv_.chunk(copy.from),
                    kv_.geometry().chunk_bytes());
@@ -85,18 +95,38 @@ template <typename T, Device D>
 void DeviceEngine<T, D>::run_rows(const SampleChoice& choice) {
   const kernels::StepView<D> step = inputs_.view();
   const kernels::SlotView<D> slots = slots_.view();
+  OpTimer timer(*context_, Activity::kSlots, [] { return OpWork{}; });
   kernels::begin_step(*context_, inputs_.begin(slots));
+  timer.stop();
   const auto normed = decoder_.forward(*context_, group_, step, kv_.view(slots));
+  timer.start(Activity::kSample, [&] {
+    return kernels::rows_work<float>(inputs_.samples().num_samples, sampler_.shard_width(), 1);
+  });
   const auto scores = inputs_.scores();
   sampler_.score(*context_, normed, scores.count, scores.rows, scores.targets);
   sampler_.run(*context_, normed, step, inputs_.samples(), slots, slots_.bias(), choice);
 }
 
 template <typename T, Device D>
+void DeviceEngine<T, D>::run_eager(const SampleChoice& choice, bool stamped) {
+  if (!stamped) return run_rows(choice);
+  stamps_.into(*context_, stamps_.eager_list(), true, [&] { run_rows(choice); });
+  stamps_.use(stamps_.eager_list());
+}
+
+template <typename T, Device D>
 void DeviceEngine<T, D>::run_decode(const SampleChoice& choice, DecodeBucket bucket) {
   const bool plain = choice.mode == SampleMode::kBest && !choice.process_logits && !choice.logprobs;
-  if (!plain || !use_graphs_) {
-    run_rows(choice);
+  const bool stamped = stamps_.begin_step(*context_, turn_);
+  if (!plain || !use_graphs_) return run_eager(choice, stamped);
+  if (stamped) {
+    StampedGraph& entry = stamped_graphs_[bucket];
+    if (!entry.graph)
+      entry.graph = Graph<D>::capture(*context_, [&] {
+        stamps_.into(*context_, entry.list, false, [this] { run_rows(SampleChoice{}); });
+      });
+    entry.graph.launch(context_->compute());
+    stamps_.use(entry.list);
     return;
   }
   Graph<D>& graph = decode_graphs_[bucket];
@@ -143,6 +173,7 @@ void DeviceEngine<T, D>::read_back(const BatchPlan& plan, std::int32_t padded_de
     copy_to_host(*context_, readback.scores.data(), sampler_.scores().data(),
                  pending.scores * (1 + kernels::kMaxLogprobs) *
                      static_cast<std::int64_t>(sizeof(kernels::TokenLogprob)));
+  stamps_.end_step(*context_);
   readback.done.record(context_->compute());
   pending_.push_back(pending);
 }
@@ -155,6 +186,7 @@ StepOutput DeviceEngine<T, D>::collect() {
   Readback& readback = readback_[pending.turn];
   readback.done.synchronize();
   if (abandoned_) throw Error("the job is being ended");
+  stamps_.collect(pending.turn);
   StepOutput output;
   output.step = pending.step;
   constexpr std::int32_t kLogprobs = 1 + kernels::kMaxLogprobs;

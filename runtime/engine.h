@@ -45,6 +45,8 @@ class Engine {
   /// The process ends: kernels that wait for other ranks return, and `collect` throws, because what
   /// they computed is wrong. Any thread.
   virtual void abandon() noexcept {}
+  /// After the last step, when a recorder was given: brings it what the device still holds.
+  virtual void finish_recording() {}
 };
 
 }  // namespace tandem::runtime

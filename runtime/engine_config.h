@@ -14,6 +14,10 @@
 #include "runtime/model_config.h"
 #include "runtime/weights/checkpoint.h"
 
+namespace tandem {
+class Recorder;
+}
+
 namespace tandem::runtime {
 
 /// What only CUDA ranks look at; words as the flags have them.
@@ -35,6 +39,7 @@ struct EngineConfig {
   std::int64_t kv_segment_bytes = 64 << 20;  ///< One step of growth.
   int threads = 1;                           ///< CPU ranks: OpenMP threads of this rank.
   CudaEngineConfig cuda;                     ///< CUDA ranks only.
+  Recorder* recorder = nullptr;  ///< Records this rank's steps; outlives the engine. Null: none.
 };
 
 /// What loading cost this rank.

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "kernels/device/cpu/context.h"
+#include "kernels/device/cpu/stamps.h"
 #include "runtime/cache_plan.h"
 #include "runtime/device_engine.inl"
 #include "runtime/engine_config.h"
@@ -33,6 +34,7 @@ std::unique_ptr<Engine> make_engine(comm::ControlPlane& control, const ModelConf
       config.kv_segment_bytes, true,    control.rank(),     control.size()};
   parts.limits.synchronous = true;
   parts.progress = control.progress();
+  parts.recorder = config.recorder;
   if (control.size() > 1) parts.communicator = std::make_unique<comm::Communicator<Cpu>>(control);
   std::unique_ptr<Engine> engine;
   control.together([&] { engine = std::make_unique<DeviceEngine<T, Cpu>>(std::move(parts)); });

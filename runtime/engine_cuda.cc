@@ -8,6 +8,7 @@
 #include "kernels/device/cuda/context.h"
 #include "kernels/device/cuda/event.h"
 #include "kernels/device/cuda/graph.h"
+#include "kernels/device/cuda/stamps.h"
 #include "kernels/device/log.h"
 #include "kvcache/virtual_range_cuda.h"
 #include "runtime/cache_plan.h"
@@ -75,7 +76,7 @@ std::unique_ptr<Engine> make_engine(comm::ControlPlane& control, const ModelConf
     engine = std::make_unique<DeviceEngine<T, Cuda>>(typename DeviceEngine<T, Cuda>::Parts{
         std::move(context), std::move(communicator), std::move(*model), limits,
         sizes.kv_segment_bytes, !sizes.cuda.enforce_eager, control.rank(), control.size(),
-        control.progress()});
+        control.progress(), sizes.recorder});
   });
   const auto prepare_start = Clock::now();
   engine->capture_decode_graphs();

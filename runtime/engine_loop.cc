@@ -5,6 +5,7 @@
 #include <string>
 
 #include "kernels/device/error.h"
+#include "kernels/device/op_timer.h"
 
 namespace tandem::runtime {
 namespace {
@@ -78,6 +79,7 @@ void EngineLoop::run() {
       continue;
     }
     publish(comm::StageKind::kIdle, "waiting for requests");
+    const PhaseScope idle(recorder_, Activity::kIdle);
     std::unique_lock lock(inbox_mutex_);
     inbox_filled_.wait(lock, [this] { return !inbox_.empty(); });
   }
@@ -104,7 +106,10 @@ void EngineLoop::follow() {
 void EngineLoop::carry_out_plans() {
   std::vector<std::byte> bytes;
   while (true) {
-    control_.broadcast(bytes);
+    {
+      const PhaseScope waiting(recorder_, Activity::kAwaitPlan);
+      control_.broadcast(bytes);
+    }
     const BatchPlan plan = deserialize(bytes);
     if (plan.stop) break;
     submit_plan(plan, bytes);
@@ -114,6 +119,7 @@ void EngineLoop::carry_out_plans() {
 }
 
 bool EngineLoop::take_inbox() {
+  const PhaseScope scheduling(recorder_, Activity::kSchedule);
   Inbox inbox;
   {
     const std::lock_guard lock(inbox_mutex_);
@@ -145,13 +151,20 @@ bool EngineLoop::take_inbox() {
 
 void EngineLoop::turn() {
   publish(comm::StageKind::kStep, "scheduling");
-  const BatchPlan plan = scheduler_.plan();
+  const BatchPlan plan = [&] {
+    const PhaseScope scheduling(recorder_, Activity::kSchedule);
+    return scheduler_.plan();
+  }();
   const bool rows = plan.num_tokens() > 0;
   TANDEM_ASSERT(rows || in_flight_ > 0, "the scheduler has requests but plans nothing");
   if (config_.limits.synchronous && in_flight_ > 0) deliver();
   if (rows) {
-    std::vector<std::byte> bytes = serialize(plan);
-    control_.broadcast(bytes);
+    std::vector<std::byte> bytes;
+    {
+      const PhaseScope sending(recorder_, Activity::kSendPlan);
+      bytes = serialize(plan);
+      control_.broadcast(bytes);
+    }
     submit_plan(plan, bytes);
   }
   if (in_flight_ > 1 || (!rows && in_flight_ > 0)) deliver();
@@ -163,14 +176,28 @@ void EngineLoop::submit_plan(const BatchPlan& plan, std::span<const std::byte> b
   digest_.add_plan(bytes);
   if (comm::Progress* progress = control_.progress()) progress->set_step(plan.step);
   publish(comm::StageKind::kStep, "forward pass");
-  engine_.submit(plan);
+  begin_record(plan);
+  {
+    const PhaseScope submitting(recorder_, Activity::kSubmit);
+    engine_.submit(plan);
+  }
   ++in_flight_;
   const std::lock_guard lock(stats_mutex_);
   ++stats_.steps;
   stats_.prefill_tokens += plan.num_prefill_tokens();
 }
 
+void EngineLoop::begin_record(const BatchPlan& plan) {
+  if (recorder_ == nullptr) return;
+  StepRecord record;
+  record.step = static_cast<std::int32_t>(plan.step);
+  record.decode_rows = static_cast<std::int32_t>(plan.decode_slots.size());
+  record.prefill_tokens = plan.num_prefill_tokens();
+  recorder_->begin_step(record, work_counter_.count(plan));
+}
+
 StepOutput EngineLoop::collect() {
+  const PhaseScope collecting(recorder_, Activity::kCollect);
   publish(comm::StageKind::kStep, "waiting for tokens");
   StepOutput output = engine_.collect();
   --in_flight_;
@@ -179,12 +206,16 @@ StepOutput EngineLoop::collect() {
 }
 
 void EngineLoop::deliver() {
-  const std::vector<TokenEvent> events = scheduler_.commit(collect());
+  const StepOutput output = collect();
+  std::vector<TokenEvent> events;
   {
+    const PhaseScope scheduling(recorder_, Activity::kSchedule);
+    events = scheduler_.commit(output);
     const std::lock_guard lock(stats_mutex_);
     stats_.scheduler = scheduler_.stats();
     stats_.generated_tokens += static_cast<std::int64_t>(events.size());
   }
+  const PhaseScope delivering(recorder_, Activity::kDeliver);
   for (const TokenEvent& event : events) {
     const auto outlet = outlets_.find(event.request);
     TANDEM_ASSERT(outlet != outlets_.end(), "a token for request ", event.request,
@@ -218,6 +249,7 @@ void EngineLoop::abort_all() {
 
 void EngineLoop::compare_digests(std::int64_t step) {
   if (control_.size() == 1) return;
+  const PhaseScope comparing(recorder_, Activity::kCompare);
   const std::vector<std::string> texts = control_.all_gather(std::to_string(digest_.after(step)));
   const std::vector<int> odd = odd_ranks(texts);
   if (odd.empty()) return;

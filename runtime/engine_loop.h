@@ -21,6 +21,7 @@
 #include "runtime/request.h"
 #include "runtime/scheduler.h"
 #include "runtime/step_digest.h"
+#include "runtime/waits/step_work.h"
 
 namespace tandem::runtime {
 
@@ -65,6 +66,9 @@ class EngineLoop {
 
   LoopStats stats() const;
 
+  /// From here on steps and phases of the step thread are recorded; null: no more. Step thread.
+  void record_to(Recorder* recorder) { recorder_ = recorder; }
+
  private:
   struct Cancel {
     RequestId request = 0;
@@ -88,6 +92,7 @@ class EngineLoop {
   void turn();
   void carry_out_plans();
   void submit_plan(const BatchPlan& plan, std::span<const std::byte> bytes);
+  void begin_record(const BatchPlan& plan);
   StepOutput collect();
   void deliver();
   void end_sample(RequestId request, std::int32_t sample);
@@ -102,6 +107,8 @@ class EngineLoop {
   Scheduler scheduler_;
   StepDigest digest_;
   int in_flight_ = 0;
+  Recorder* recorder_ = nullptr;
+  StepWorkCounter work_counter_;
   std::map<RequestId, Outlet> outlets_;
 
   std::mutex inbox_mutex_;

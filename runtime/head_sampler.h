@@ -5,6 +5,7 @@
 #pragma once
 
 #include "kernels/head.h"
+#include "kernels/op_work.h"
 #include "kernels/sample.h"
 #include "parallel/tp_group.h"
 #include "runtime/batch_plan.h"

@@ -78,6 +78,8 @@ void HeadSampler<T, D>::compute_logits(Context<D>& ctx, TensorView<const T, D> n
   head.softcap = model_.config.final_softcap;
   head.gathered = gathered_rows_.view(samples.num_samples, model_.config.hidden_size);
   head.logits = shard_logits_.view(samples.num_samples, width_);
+  const OpTimer timer(ctx, Activity::kHead,
+                      [&] { return kernels::matmul_work(samples.num_samples, model_.head); });
   kernels::head(ctx, head);
 }
 

@@ -9,6 +9,7 @@
 
 #include "kernels/device/buffer.h"
 #include "kernels/device/device.h"
+#include "kernels/device/op_timer.h"
 
 namespace tandem {
 
@@ -54,8 +55,13 @@ class Context<Cpu> {
   Stream<Cpu>& comm() { return stream_; }
   Stream<Cpu>& copy() { return stream_; }
 
+  /// Where ops are recorded, or null.
+  Recorder* recorder() const { return recorder_; }
+  void record_to(Recorder* recorder) { recorder_ = recorder; }
+
  private:
   int threads_;
+  Recorder* recorder_ = nullptr;
   Stream<Cpu> stream_;
 };
 

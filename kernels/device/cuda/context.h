@@ -14,6 +14,7 @@
 #include "kernels/device/buffer.h"
 #include "kernels/device/cuda/stream.h"
 #include "kernels/device/mem_sync_domains.h"
+#include "kernels/device/op_timer.h"
 
 namespace tandem {
 namespace kernels {
@@ -87,6 +88,9 @@ class Context<Cuda> {
   /// For prefill temporaries whose size varies. InternalError during a capture: graphs hold no
   /// allocation nodes.
   Temporary temporary(std::size_t size_bytes);
+  /// Where ops are recorded, or null.
+  Stamps<Cuda>* recorder() const { return recorder_; }
+  void record_to(Stamps<Cuda>* recorder) { recorder_ = recorder; }
   /// Makes this GPU current for the calling thread.
   void make_current() const;
 
@@ -98,6 +102,7 @@ class Context<Cuda> {
   std::unique_ptr<kernels::CublasLt> cublaslt_;
   Buffer<float, Cuda> partials_;
   Buffer<std::int32_t, Cuda> counters_;
+  Stamps<Cuda>* recorder_ = nullptr;
 };
 
 /// Asynchronous copies, ordered on the compute stream or on the stream given. Host memory is a

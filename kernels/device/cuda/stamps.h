@@ -1,0 +1,100 @@
+// SPDX-License-Identifier: Apache-2.0
+// When ops ran on the GPU, by its own clock: one-block kernels between the ops write %globaltimer
+// into a buffer of this object, in eager steps and in captured graphs alike. They keep the PDL rule
+// and trigger at once, so the kernel behind a stamp still loads its weights early; what a stamp
+// adds is the hand-over of one small kernel (0.7 us in a graph on an H200). In graphs only some
+// layers are stamped, the ones between are one span, and every eighth step has no stamps but its
+// first and last, so that a report can say what measuring cost. Without a recorder nothing is
+// allocated or enqueued. Step thread.
+#pragma once
+
+#include <array>
+#include <vector>
+
+#include "kernels/device/cuda/context.h"
+#include "kernels/device/host_buffer.h"
+#include "kernels/device/op_timer.h"
+
+namespace tandem {
+
+template <>
+class Stamps<Cuda> {
+ public:
+  struct Op {
+    Activity activity = Activity::kLayers;
+    std::int16_t layer = -1;  ///< kLayers: how many.
+    OpWork work;
+    int begin = 0, end = 0;  ///< Places in the buffer.
+  };
+  /// The ops of one step, as enqueued or captured.
+  struct List {
+    std::vector<Op> ops;
+    int used = 0;  ///< Places taken.
+  };
+
+  /// `recorder` may be null. Enqueues and waits for a few stamps to compare clocks.
+  Stamps(Context<Cuda>& ctx, Recorder* recorder);
+
+  /// Enqueues the step's first stamp. `turn` is 0 or 1: which read-back. False: this step's ops are
+  /// to run without stamps.
+  bool begin_step(Context<Cuda>& ctx, int turn);
+  /// Runs `body` with its ops stamped into `list`; `all_layers` false: only every eighth.
+  template <typename Body>
+  void into(Context<Cuda>& ctx, List& list, bool all_layers, Body&& body) {
+    if (host_ == nullptr) return body();
+    open(ctx, list, all_layers);
+    body();
+    close();
+  }
+  /// Where an eager step's ops go.
+  List& eager_list() { return eager_[turn_]; }
+  /// The list of the ops just launched.
+  void use(const List& list) { steps_[turn_].list = &list; }
+  /// Enqueues the last stamp and the copy to the host.
+  void end_step(Context<Cuda>& ctx);
+  /// The step of `turn` is done on the device.
+  void collect(int turn);
+  /// Compares clocks again and gives all spans to the recorder.
+  void finish(Context<Cuda>& ctx);
+
+  /// What OpTimer calls, inside `into`.
+  std::int64_t begin(Activity activity, const OpWork& work);
+  void end(std::int64_t op);
+  void set_layer(int layer) { layer_ = static_cast<std::int16_t>(layer); }
+
+ private:
+  struct Step {
+    bool recorded = false;
+    std::int32_t step = -1;
+    const List* list = nullptr;
+    StepWork work;
+  };
+  /// One moment on both clocks.
+  struct Moment {
+    std::int64_t host_ns = 0, device_ns = 0;
+  };
+
+  void open(Context<Cuda>& ctx, List& list, bool all_layers);
+  void close();
+  int place();
+  void end_unstamped_layers();
+  Moment compare_clocks(Context<Cuda>& ctx);
+
+  Recorder* host_;
+  Buffer<std::uint64_t, Cuda> device_;
+  std::array<HostBuffer<std::uint64_t, Cuda>, 2> read_;
+  std::array<List, 2> eager_;
+  std::array<Step, 2> steps_;
+  std::vector<TimeSpan> spans_;  ///< On the GPU's clock.
+  Moment first_;
+  int turn_ = 0, num_steps_ = 0;
+
+  Context<Cuda>* ctx_ = nullptr;  ///< Inside `into`.
+  List* list_ = nullptr;
+  bool all_layers_ = true;
+  std::int16_t layer_ = -1, skipped_layer_ = -1;
+  int depth_ = 0, last_ = -1;                ///< Open ops; the place written last.
+  std::int64_t skipping_ = Recorder::kNone;  ///< The open kLayers op.
+};
+
+}  // namespace tandem
