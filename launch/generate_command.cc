@@ -14,6 +14,7 @@
 #include "launch/output_text.h"
 #include "launch/prompts.h"
 #include "launch/sampling_options.h"
+#include "launch/waits/session.h"
 #include "runtime/engine_loop.h"
 
 namespace tandem::launch {
@@ -31,6 +32,7 @@ struct Options {
   EngineOptions engine;
   PromptOptions prompts;
   SamplingOptions sampling{256};
+  WaitsOptions waits;
   bool json = false;
   std::int32_t logprobs = 0, prompt_logprobs = 0;
 };
@@ -185,6 +187,7 @@ std::optional<po::variables_map> parse(Ranks& ranks, const std::vector<std::stri
                                                                                     "this text");
   options.engine.add_to(description);
   options.sampling.add_to(description);
+  options.waits.add_to(description);
   return parse_or_help(ranks.first(), "generate", arguments, description);
 }
 
@@ -203,7 +206,7 @@ int run_generate(Ranks& ranks, const std::vector<std::string>& arguments) {
                  "--logprobs and --prompt-logprobs are part of the JSON answer; add --json");
   params.validate(static_cast<std::int32_t>(source.config.vocab_size));
   const std::string device = choose_device(ranks, options.engine.device);
-  const runtime::EngineConfig config = engine_config(ranks, options.engine, source.config, device);
+  runtime::EngineConfig config = engine_config(ranks, options.engine, source.config, device);
 
   // Text first: a wrong prompt is said before anything is loaded.
   std::optional<ModelText> text;
@@ -222,13 +225,18 @@ int run_generate(Ranks& ranks, const std::vector<std::string>& arguments) {
     }
   });
 
+  WaitsSession session(ranks, options.waits);
+  config.recorder = session.recorder();
   const auto load_start = Clock::now();
   const MadeEngine made =
       make_engine(ranks, device, options.engine, source.config, source.checkpoint, config);
   runtime::EngineLoop loop(ranks.control, *made.engine,
                            {made.engine->limits(), true, source.config.eos_ids});
+  loop.record_to(session.recorder());
+  const WaitsFacts facts{source.config.name, command_text(ranks, "generate", arguments), 0};
   if (!ranks.first()) {
     loop.follow();
+    session.finish(made, device, config.threads, facts);
     return 0;
   }
   Generation generation(loop, *text, options, params);
@@ -241,6 +249,7 @@ int run_generate(Ranks& ranks, const std::vector<std::string>& arguments) {
                             .c_str());
   else
     generation.print_numbers(ranks.control.size(), made.device_name);
+  session.finish(made, device, config.threads, facts);
   return 0;
 }
 

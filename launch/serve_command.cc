@@ -18,6 +18,7 @@
 #include "launch/engine_options.h"
 #include "launch/model_source.h"
 #include "launch/server/api_server.h"
+#include "launch/waits/session.h"
 #include "runtime/engine_loop.h"
 
 namespace tandem::launch {
@@ -27,6 +28,7 @@ namespace po = boost::program_options;
 
 struct Options {
   EngineOptions engine;
+  WaitsOptions waits;
   ApiConfig api;
   std::string served_model_name, chat_template, max_request_bytes = "16MiB";
   int port = 8000;
@@ -49,6 +51,7 @@ bool parse(Ranks& ranks, const std::vector<std::string>& arguments, Options& opt
       ("help,h", "this text");
   // clang-format on
   options.engine.max_num_seqs = 256;
+  options.waits.add_to(description);
   options.engine.add_to(description);
   if (!parse_or_help(ranks.first(), "serve", arguments, description)) return false;
   options.engine.validate(ranks.control.size(), "serve");
@@ -126,13 +129,15 @@ int run_serve(Ranks& ranks, const std::vector<std::string>& arguments) {
   if (!parse(ranks, arguments, options)) return 0;
   const ModelSource source = open_model(ranks, options.engine);
   const std::string device = choose_device(ranks, options.engine.device);
-  const runtime::EngineConfig config = engine_config(ranks, options.engine, source.config, device);
+  runtime::EngineConfig config = engine_config(ranks, options.engine, source.config, device);
 
   // Listening comes first: a port in use is found before a model is loaded for minutes.
   std::unique_ptr<ApiServer> server;
   ranks.control.together([&] {
     if (ranks.first()) server = std::make_unique<ApiServer>(options.api);
   });
+  WaitsSession session(ranks, options.waits);
+  config.recorder = session.recorder();
   const MadeEngine made =
       make_engine(ranks, device, options.engine, source.config, source.checkpoint, config);
   std::optional<ServedModel> model;
@@ -143,16 +148,20 @@ int run_serve(Ranks& ranks, const std::vector<std::string>& arguments) {
   runtime::EngineLoop loop(
       ranks.control, *made.engine,
       {made.engine->limits(), !options.no_prefix_caching, source.config.eos_ids});
+  loop.record_to(session.recorder());
+  const WaitsFacts facts{source.config.name, command_text(ranks, "serve", arguments), 0};
   if (!ranks.first()) {
     // A launcher signals every rank; rank 0 decides when the others go home.
     std::signal(SIGTERM, SIG_IGN);
     std::signal(SIGINT, SIG_IGN);
     loop.follow();
+    session.finish(made, device, config.threads, facts);
     return 0;
   }
   server->ready(std::move(*model), loop, std::move(states));
   serve(*server, loop, options.api.host);
   server.reset();
+  session.finish(made, device, config.threads, facts);
   return 0;
 }
 

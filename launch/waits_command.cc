@@ -100,12 +100,6 @@ int compare(Ranks& ranks, const std::vector<std::string>& files) {
   return 0;
 }
 
-std::string command_text(int ranks, const std::vector<std::string>& arguments) {
-  std::string text = ranks > 1 ? concat("mpirun -n ", ranks, " tandem waits") : "tandem waits";
-  for (const std::string& word : arguments) text += " " + word;
-  return text;
-}
-
 }  // namespace
 
 int run_waits(Ranks& ranks, const std::vector<std::string>& arguments) {
@@ -129,10 +123,9 @@ int run_waits(Ranks& ranks, const std::vector<std::string>& arguments) {
   config.recorder = session.recorder();
   const MadeEngine made =
       make_engine(ranks, device, options.engine, source.config, source.checkpoint, config);
-  const runtime::RankCeilings ceilings = rank_ceilings(device, made, config.threads);
   runtime::EngineLoop loop(ranks.control, *made.engine, {made.engine->limits(), false, {}});
   loop.record_to(session.recorder());
-  WaitsFacts facts{source.config.name, command_text(ranks.control.size(), arguments), 0};
+  WaitsFacts facts{source.config.name, command_text(ranks, "waits", arguments), 0};
   if (ranks.first()) {
     // Once before, so that buffers, primitives and graphs exist.
     run_prompts(loop, prompts, std::min(options.output_len, kWarmupTokens));
@@ -142,7 +135,7 @@ int run_waits(Ranks& ranks, const std::vector<std::string>& arguments) {
   } else {
     loop.follow();
   }
-  session.finish(made, ceilings, facts);
+  session.finish(made, device, config.threads, facts);
   return 0;
 }
 

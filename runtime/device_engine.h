@@ -14,6 +14,7 @@
 #include <map>
 #include <memory>
 
+#include "kernels/device/cpu/stamps.h"
 #include "runtime/decoder.h"
 #include "runtime/engine_config.h"
 #include "runtime/head_sampler.h"

@@ -4,7 +4,6 @@
 #include <optional>
 
 #include "kernels/device/cpu/context.h"
-#include "kernels/device/cpu/stamps.h"
 #include "runtime/cache_plan.h"
 #include "runtime/device_engine.inl"
 #include "runtime/engine_config.h"

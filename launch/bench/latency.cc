@@ -11,6 +11,7 @@
 #include "launch/command_line.h"
 #include "launch/engine_factory.h"
 #include "launch/model_source.h"
+#include "launch/waits/session.h"
 #include "runtime/engine_loop.h"
 
 namespace tandem::launch {
@@ -171,12 +172,13 @@ void run_shapes(runtime::EngineLoop& loop, const LatencyOptions& options,
 }
 
 std::optional<LatencyOptions> parse(Ranks& ranks, const std::vector<std::string>& arguments,
-                                    std::string* json_path) {
+                                    std::string* json_path, WaitsOptions* waits) {
   LatencyOptions options;
   po::options_description description("usage: tandem bench latency --model MODEL [options]");
   description.add_options()("json", po::value(json_path),
                             "write the results to this file; - is standard output")("help,h",
                                                                                     "this text");
+  waits->add_to(description);
   options.add_to(description);
   if (!parse_or_help(ranks.first(), "bench latency", arguments, description)) return std::nullopt;
   options.validate();
@@ -208,21 +210,27 @@ boost::json::object work_json(const LatencyOptions& options, const runtime::Engi
 
 int run_bench_latency(Ranks& ranks, const std::vector<std::string>& arguments) {
   std::string json_path;
-  auto options = parse(ranks, arguments, &json_path);
+  WaitsOptions waits;
+  auto options = parse(ranks, arguments, &json_path, &waits);
   if (!options) return 0;
   const std::vector<Shape> shapes = shapes_of(*options);
   fit_engine(*options, shapes);
   options->engine.validate(ranks.control.size(), "bench latency");
   const ModelSource source = open_model(ranks, options->engine);
   const std::string device = choose_device(ranks, options->engine.device);
-  const runtime::EngineConfig config = engine_config(ranks, options->engine, source.config, device);
+  runtime::EngineConfig config = engine_config(ranks, options->engine, source.config, device);
+  WaitsSession session(ranks, waits);
+  config.recorder = session.recorder();
   const MadeEngine made =
       make_engine(ranks, device, options->engine, source.config, source.checkpoint, config);
   runtime::EngineLoop loop(ranks.control, *made.engine, {made.engine->limits(), false, {}});
   const Ceilings ceilings =
       device == "cpu" ? measure_cpu_ceilings(config.threads) : gpu_ceilings(made.device_name);
+  loop.record_to(session.recorder());
+  const WaitsFacts facts{source.config.name, command_text(ranks, "bench latency", arguments), 0};
   if (!ranks.first()) {
     loop.follow();
+    session.finish(made, device, config.threads, facts);
     return 0;
   }
   const int size = ranks.control.size();
@@ -231,10 +239,7 @@ int run_bench_latency(Ranks& ranks, const std::vector<std::string>& arguments) {
                                                          : "f32";
   const std::string name = options->name.empty() ? source.config.name : options->name;
   const std::string label = concat(name, " ", type, " tp", size);
-  std::string command =
-      size > 1 ? concat("mpirun -n ", size, " tandem bench latency") : "tandem bench latency";
-  for (const std::string& word : arguments) command += " " + word;
-  BenchResults results(device == "cpu" ? "latency-cpu" : "latency", command);
+  BenchResults results(device == "cpu" ? "latency-cpu" : "latency", facts.command);
   results.set_work(work_json(*options, config, source.config, device, name, size));
   run_shapes(loop, *options, shapes, label, work_of(source.config, config.dtype, size), ceilings,
              source.config.vocab_size, results);
@@ -244,6 +249,7 @@ int run_bench_latency(Ranks& ranks, const std::vector<std::string>& arguments) {
                made.load.load_seconds, made.load.prepare_seconds);
   if (json_path != "-") std::fputs(results.table().c_str(), stdout);
   if (!json_path.empty()) results.write(json_path);
+  session.finish(made, device, config.threads, facts);
   return 0;
 }
 

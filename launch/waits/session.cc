@@ -28,11 +28,13 @@ void WaitsOptions::add_to(boost::program_options::options_description& options) 
                         "it .svg and .trace.json (for ui.perfetto.dev)");
 }
 
-runtime::RankCeilings rank_ceilings(const std::string& device, const MadeEngine& made,
-                                    int threads) {
-  const Ceilings seen =
-      device == "cpu" ? measure_cpu_ceilings(threads) : gpu_ceilings(made.device_name);
-  return {seen.read_gb_per_s, seen.matmul_tflops};
+std::string command_text(const Ranks& ranks, const std::string& command,
+                         const std::vector<std::string>& arguments) {
+  const int size = ranks.control.size();
+  std::string text = size > 1 ? concat("mpirun -n ", size, " tandem ") : "tandem ";
+  text += command;
+  for (const std::string& word : arguments) text += " " + word;
+  return text;
 }
 
 std::string beside(const std::string& file, const std::string& ending) {
@@ -53,15 +55,18 @@ WaitsSession::WaitsSession(Ranks& ranks, const WaitsOptions& options)
   first_ = comm::measure_clock_offset(ranks.control);
 }
 
-runtime::RankLog WaitsSession::own_log(const MadeEngine& made,
-                                       const runtime::RankCeilings& ceilings) {
+runtime::RankLog WaitsSession::own_log(const MadeEngine& made, const std::string& device,
+                                       int threads) {
   const comm::ClockOffset last = comm::measure_clock_offset(ranks_.control);
+  // All ranks together, as in a step: they share the memory of their host.
+  const Ceilings seen =
+      device == "cpu" ? measure_cpu_ceilings(threads) : gpu_ceilings(made.device_name);
   runtime::RankLog log;
   log.rank = ranks_.control.rank();
   log.host = ranks_.session.host();
   log.device = made.device_name;
   log.synchronous = made.engine->limits().synchronous;
-  log.ceilings = ceilings;
+  log.ceilings = {seen.read_gb_per_s, seen.matmul_tflops};
   log.clock_uncertainty_us =
       static_cast<double>(std::max(first_.uncertainty_ns, last.uncertainty_ns)) / 1e3;
   log.dropped = recorder_->dropped();
@@ -74,11 +79,11 @@ runtime::RankLog WaitsSession::own_log(const MadeEngine& made,
   return log;
 }
 
-void WaitsSession::finish(const MadeEngine& made, const runtime::RankCeilings& ceilings,
+void WaitsSession::finish(const MadeEngine& made, const std::string& device, int threads,
                           const WaitsFacts& facts) {
   if (recorder_ == nullptr) return;
   made.engine->finish_recording();
-  const auto texts = ranks_.control.all_gather(serialize(own_log(made, ceilings)));
+  const auto texts = ranks_.control.all_gather(serialize(own_log(made, device, threads)));
   ranks_.control.together([&] {
     if (!ranks_.first()) return;
     std::vector<runtime::RankLog> logs;

@@ -6,7 +6,6 @@
 
 #include <boost/program_options.hpp>
 #include <memory>
-#include <optional>
 #include <string>
 
 #include "comm/clock_map.h"
@@ -42,12 +41,13 @@ class WaitsSession {
   /// For EngineConfig and EngineLoop; null when nothing is wanted.
   Recorder* recorder() { return recorder_.get(); }
 
-  /// After the last step. Collective when wanted: gathers, attributes, and on rank 0 writes.
-  void finish(const MadeEngine& made, const runtime::RankCeilings& ceilings,
+  /// After the last step. Collective when wanted: measures what CPU ranks could reach, gathers,
+  /// attributes, and on rank 0 writes. `device` is "cpu" or "cuda", `threads` of a CPU rank.
+  void finish(const MadeEngine& made, const std::string& device, int threads,
               const WaitsFacts& facts);
 
  private:
-  runtime::RankLog own_log(const MadeEngine& made, const runtime::RankCeilings& ceilings);
+  runtime::RankLog own_log(const MadeEngine& made, const std::string& device, int threads);
   void write(const std::vector<runtime::RankLog>& logs, const WaitsFacts& facts);
 
   Ranks& ranks_;
@@ -56,8 +56,9 @@ class WaitsSession {
   comm::ClockOffset first_;
 };
 
-/// What this machine was seen to reach; on CPUs measured here and now, on all ranks at once.
-runtime::RankCeilings rank_ceilings(const std::string& device, const MadeEngine& made, int threads);
+/// The command line that repeats a run: "mpirun -n 2 tandem COMMAND ARGUMENTS".
+std::string command_text(const Ranks& ranks, const std::string& command,
+                         const std::vector<std::string>& arguments);
 
 /// `FILE.json` and `.svg` -> `FILE.svg`; names without .json get the ending appended.
 std::string beside(const std::string& file, const std::string& ending);

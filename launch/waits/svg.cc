@@ -55,7 +55,10 @@ std::string box(double x, double y, double width, double height, const std::stri
 
 std::string time_text(double us) {
   char text[32];
-  std::snprintf(text, sizeof text, us < 1000 ? "%.3g us" : "%.3g ms", us < 1000 ? us : us / 1000);
+  if (us == 0) return "0";
+  const bool seconds = us >= 1e6, milliseconds = !seconds && us >= 1e3;
+  std::snprintf(text, sizeof text, "%.3g %s", us / (seconds ? 1e6 : milliseconds ? 1e3 : 1),
+                seconds ? "s" : milliseconds ? "ms" : "us");
   return text;
 }
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "kernels/device/annotate.h"
 #include "kernels/device/cuda/stamp.h"
 
 namespace tandem {
@@ -91,6 +92,7 @@ std::int64_t Stamps<Cuda>::begin(Activity activity, const OpWork& work) {
   const bool inside = depth_ > 0 && is_collective(activity);
   const int begin = last_ < 0 || inside ? place() : last_;
   list_->ops.push_back({activity, layer_, work, begin, begin});
+  annotate_begin(name(activity));
   ++depth_;
   return static_cast<std::int64_t>(list_->ops.size()) - 1;
 }
@@ -98,6 +100,7 @@ std::int64_t Stamps<Cuda>::begin(Activity activity, const OpWork& work) {
 void Stamps<Cuda>::end(std::int64_t op) {
   if (op == Recorder::kNone) return;
   list_->ops[static_cast<std::size_t>(op)].end = place();
+  annotate_end();
   --depth_;
 }
 
