@@ -57,8 +57,13 @@ std::string time_text(double us) {
   char text[32];
   if (us == 0) return "0";
   const bool seconds = us >= 1e6, milliseconds = !seconds && us >= 1e3;
-  std::snprintf(text, sizeof text, "%.3g %s", us / (seconds ? 1e6 : milliseconds ? 1e3 : 1),
-                seconds ? "s" : milliseconds ? "ms" : "us");
+  std::snprintf(text, sizeof text, "%.3g %s",
+                us / (seconds        ? 1e6
+                      : milliseconds ? 1e3
+                                     : 1),
+                seconds        ? "s"
+                : milliseconds ? "ms"
+                               : "us");
   return text;
 }
 

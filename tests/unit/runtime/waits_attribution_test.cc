@@ -179,8 +179,13 @@ TEST(Attribution, LogsTravelUnchanged) {
 TEST(StepWork, CountsKeysAndPairs) {
   StepWorkCounter counter;
   BatchPlan plan;
-  plan.inits.push_back({0, {}, {}, {}, {7, 8}});  // two tokens known from a prefix
-  plan.segments.push_back({0, 2, {1, 2, 3}, true});
+  SlotInit init;
+  init.history = {7, 8};  // two tokens known from a prefix
+  plan.inits.push_back(init);
+  PrefillSegment segment;
+  segment.begin = 2;
+  segment.tokens = {1, 2, 3};
+  plan.segments.push_back(segment);
   StepWork work = counter.count(plan);
   EXPECT_EQ(work.kv_tokens(0), 5);
   EXPECT_EQ(work.pairs(0), 3 + 4 + 5);
