@@ -18,7 +18,8 @@ namespace tandem::parallel {
 template <typename T, Device D>
 void project_reduce_add_norm(Context<D>& ctx, const TpGroup<D>& group, TensorView<const T, D> x,
                              const kernels::LinearWeight<T, D>& weight, TensorView<T, D> partial,
-                             kernels::AddNormArgs<T, D> args, Activity activity) {
+                             kernels::AddNormArgs<T, D> args,
+                             Activity activity = Activity::kProject) {
   args.branch.data = partial.data;
   args.branch.rows = partial.rows;
   args.branch.cols = partial.cols;
