@@ -104,7 +104,9 @@ Value filter_truncate(Runtime& rt, const Value& value, const Arguments& argument
   const auto end_size = static_cast<std::int64_t>(count_characters(end));
   if (length < end_size) rt.fail("truncate needs a length of at least ", end_size);
   if (leeway < 0) rt.fail("truncate needs a leeway that is not negative");
-  if (value.is_undefined()) return rt.string("");
+  // As in Python, what is short enough need not be a string.
+  if (!value.is_string() && find_filter("length")(rt, value, {}).as_int() - leeway <= length)
+    return value;
   if (!value.is_string()) rt.fail("truncate needs a string, not ", value.type_name());
   const std::string& text = value.text();
   const auto size = static_cast<std::int64_t>(count_characters(text));

@@ -41,6 +41,12 @@ TEST(ChatTemplate, ErrorsNameThePlace) {
       "chat template, line 2, column 6: no way");
   EXPECT_EQ(error_of("{{ x | nope }}"),
             "chat template, line 1, column 8: there is no filter named 'nope'");
+  for (const char* name : {"pprint", "random", "striptags", "urlize", "wordwrap", "xmlattr"}) {
+    EXPECT_EQ(
+        error_of(std::string("{{ 'a' | ") + name + " }}"),  // HTML's, which are not there
+        std::string("chat template, line 1, column 10: there is no filter named '") + name + "'");
+  }
+  EXPECT_EQ(error_of("{{ lipsum() }}"), "chat template, line 1, column 4: 'lipsum' is undefined");
   EXPECT_EQ(error_of("{{ 1 is nope }}"),
             "chat template, line 1, column 6: there is no test named 'nope'");
   EXPECT_EQ(error_of("{{ nope() }}"), "chat template, line 1, column 4: 'nope' is undefined");
