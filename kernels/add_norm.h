@@ -18,6 +18,17 @@ struct Norm {
   float eps = 1e-5f;
 };
 
+/// A norm that its op left to the op that reads the normed rows, with what that one needs. The
+/// caller hands the same object to both; host state of the order of enqueueing.
+template <typename T, Device D>
+struct DeferredNorm {
+  TensorView<T, D> residual;           ///< [tokens, hidden] what the norm is of
+  TensorView<T, D> normed;             ///< [tokens, hidden] where it would be
+  Norm<D> norm;                        ///< Its weight is never null.
+  const float* square_sums = nullptr;  ///< [tokens, parts] of the residual's rows
+  int parts = 0;                       ///< 0: nothing is due, `normed` is there.
+};
+
 template <typename T, Device D>
 struct AddNormArgs {
   TensorView<const T, D> branch;  ///< [tokens, hidden] summed over ranks; rows 0: no branch.
@@ -27,6 +38,8 @@ struct AddNormArgs {
   TensorView<T, D> residual;      ///< [tokens, hidden] in and out
   Norm<D> next_norm;              ///< null weight: `normed` is a copy of the new residual.
   TensorView<T, D> normed;        ///< [tokens, hidden] out; null data: not wanted.
+  /// Null: `normed` is written. Else the device may leave the norm to the next op: read this.
+  DeferredNorm<T, D>* deferred = nullptr;
 };
 
 /// residual += scale * post_norm(branch + bias); normed = next_norm(residual). Float inside, the
@@ -45,5 +58,9 @@ template <typename T>
 void project_add_norm(Context<Cuda>& ctx, TensorView<const T, Cuda> x,
                       const LinearWeight<T, Cuda>& w, TensorView<T, Cuda> scratch,
                       const AddNormArgs<T, Cuda>& args);
+
+/// Writes `normed` if it is due yet, after which it is not.
+template <typename T>
+void apply_deferred(Context<Cuda>& ctx, DeferredNorm<T, Cuda>* deferred);
 
 }  // namespace tandem::kernels

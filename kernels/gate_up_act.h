@@ -3,7 +3,7 @@
 // in one weight (16 gate rows, the same 16 up rows, ...), so one block of a kernel holds both.
 #pragma once
 
-#include "kernels/linear.h"
+#include "kernels/add_norm.h"
 
 namespace tandem::kernels {
 
@@ -14,6 +14,7 @@ enum class GateActivation : std::uint8_t { kSilu, kGeluTanh, kGelu };
 template <typename T, Device D>
 struct GateUpArgs {
   TensorView<const T, D> x;                    ///< [tokens, hidden], normed
+  DeferredNorm<T, D>* deferred = nullptr;      ///< The norm of x that may be due yet, or null.
   const LinearWeight<T, D>* weight = nullptr;  ///< [2 * intermediate, hidden], interleaved
   const float* bias = nullptr;                 ///< [2 * intermediate], interleaved, or null
   GateActivation activation = GateActivation::kSilu;

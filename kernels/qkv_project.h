@@ -31,7 +31,8 @@ struct JointNorm {
 template <typename T, Device D>
 struct QkvArgs {
   const StepView<D>* step = nullptr;
-  TensorView<const T, D> x;  ///< [num_tokens, hidden], normed
+  TensorView<const T, D> x;                ///< [num_tokens, hidden], normed
+  DeferredNorm<T, D>* deferred = nullptr;  ///< The norm of x that may be due yet, or null.
   const LinearWeight<T, D>* weight =
       nullptr;                  ///< [(q_heads + 2 kv_heads) * head_dim, hidden]: q, k, v
   const float* bias = nullptr;  ///< [rows of weight] or null

@@ -43,7 +43,8 @@ struct LogitBiasView {
   const std::int32_t* begin = nullptr;  ///< [slots + 1] range of each slot, or null: no bias at all
   const std::int32_t* ids = nullptr;    ///< Global token ids
   const float* values = nullptr;        ///< Added; -infinity forbids
-  const std::uint8_t* exclusive = nullptr;    ///< [slots] 1: only the listed ids are allowed
+  const std::uint8_t* exclusive =
+      nullptr;  ///< [slots] 1: only the listed ids are allowed; null: none
   const std::int32_t* word_begin = nullptr;   ///< [slots + 1] bad words of each slot, or null: none
   const std::int32_t* word_tokens = nullptr;  ///< [words + 1] first of each word in `words`
   const std::int32_t* words = nullptr;        ///< Their tokens, one word behind the other

@@ -15,6 +15,7 @@ const std::vector<Command>& kinds() {
   static const std::vector<Command> list = {
       {"latency", "time to first token and per output token, beside the hardware's floor",
        run_bench_latency},
+      {"shard", "the same for one rank's shard, communication left out", run_bench_shard},
       {"scaling", "latency on 1, 2, 4, ... ranks, each a job that it starts: speed-up, efficiency",
        run_bench_scaling},
   };

@@ -40,6 +40,7 @@ MadeEngine make_engine(Ranks& ranks, const std::string& device, const EngineOpti
   sizes.cuda.allow_shared_gpu = options.allow_shared_gpu;
   sizes.cuda.mem_sync_domains = options.mem_sync_domains;
   sizes.cuda.all_reduce = options.all_reduce;
+  sizes.cuda.decode_matmul = options.decode_matmul;
   MadeEngine made;
   made.engine = runtime::make_cuda_engine(ranks.control, model, checkpoint, sizes, &made.load);
   made.watch = ranks.watchdog.watch(hooks_of(*made.engine));

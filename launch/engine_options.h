@@ -26,6 +26,7 @@ struct EngineOptions {
   bool allow_shared_gpu = false;
   std::string mem_sync_domains = "auto";
   std::string all_reduce = "auto";
+  std::string decode_matmul = "auto";
   bool verbose = false;
 
   /// Adds these options to `options`; parsed values land in this object.

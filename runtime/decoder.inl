@@ -74,6 +74,7 @@ void Decoder<T, D>::embed(Context<D>& ctx, const parallel::TpGroup<D>& group,
   const auto first_norm = add_norm_args(step, {}, {}, norm_before_layer(0));
   const OpTimer timer(ctx, Activity::kAddNorm, [&] { return kernels::add_norm_work(first_norm); });
   kernels::add_norm(ctx, first_norm);
+  deferred_ = {};
 }
 
 template <typename T, Device D>
@@ -86,6 +87,7 @@ void Decoder<T, D>::attention(Context<D>& ctx, const parallel::TpGroup<D>& group
   kernels::QkvArgs<T, D> qkv;
   qkv.step = &step;
   qkv.x = read_only(normed_.view(step.num_tokens, config.hidden_size));
+  qkv.deferred = &deferred_;
   qkv.weight = &weights.qkv;
   qkv.bias = weights.qkv_bias.data();
   qkv.q_norm = norm(weights.q_norm);
@@ -119,11 +121,12 @@ void Decoder<T, D>::attention(Context<D>& ctx, const parallel::TpGroup<D>& group
   kernels::attend(ctx, attend);
   timer.stop();
 
-  parallel::project_reduce_add_norm(
-      ctx, group, read_only(attend.out), weights.output,
-      partial_.view(step.num_tokens, config.hidden_size),
-      add_norm_args(step, weights.output_bias, weights.attention_post_norm, weights.mlp_norm),
-      Activity::kProject);
+  auto add_norm =
+      add_norm_args(step, weights.output_bias, weights.attention_post_norm, weights.mlp_norm);
+  add_norm.deferred = &deferred_;
+  parallel::project_reduce_add_norm(ctx, group, read_only(attend.out), weights.output,
+                                    partial_.view(step.num_tokens, config.hidden_size), add_norm,
+                                    Activity::kProject);
 }
 
 template <typename T, Device D>
@@ -133,6 +136,7 @@ void Decoder<T, D>::mlp(Context<D>& ctx, const parallel::TpGroup<D>& group,
   const Layer& weights = model_.layers[layer];
   kernels::GateUpArgs<T, D> gate_up;
   gate_up.x = read_only(normed_.view(step.num_tokens, config.hidden_size));
+  gate_up.deferred = &deferred_;
   gate_up.weight = &weights.gate_up;
   gate_up.bias = weights.gate_up_bias.data();
   gate_up.activation = config.activation;
@@ -143,11 +147,13 @@ void Decoder<T, D>::mlp(Context<D>& ctx, const parallel::TpGroup<D>& group,
   kernels::gate_up_act(ctx, gate_up);
   timer.stop();
 
-  parallel::project_reduce_add_norm(
-      ctx, group, read_only(gate_up.out), weights.down,
-      partial_.view(step.num_tokens, config.hidden_size),
-      add_norm_args(step, weights.down_bias, weights.mlp_post_norm, norm_before_layer(layer + 1)),
-      Activity::kDown);
+  auto add_norm =
+      add_norm_args(step, weights.down_bias, weights.mlp_post_norm, norm_before_layer(layer + 1));
+  // The rows after the last layer are read by an op that takes only some of them.
+  if (layer + 1 < config.num_layers()) add_norm.deferred = &deferred_;
+  parallel::project_reduce_add_norm(ctx, group, read_only(gate_up.out), weights.down,
+                                    partial_.view(step.num_tokens, config.hidden_size), add_norm,
+                                    Activity::kDown);
 }
 
 }  // namespace tandem::runtime

@@ -56,6 +56,11 @@ class DeviceEngine final : public Engine {
   void abandon() noexcept override;
   void finish_recording() override { stamps_.finish(*context_); }
 
+  /// Calls visit(graph) for every decode graph.
+  template <typename Visit>
+  void visit_graphs(const Visit& visit) const {
+    for (const auto& [bucket, graph] : decode_graphs_) visit(graph);
+  }
   /// For tests: this rank's logits of the last step.
   const HeadSampler<T, D>& sampler() const { return sampler_; }
 

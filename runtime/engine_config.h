@@ -28,6 +28,7 @@ struct CudaEngineConfig {
   bool allow_shared_gpu = false;
   std::string mem_sync_domains = "auto";
   std::string all_reduce = "auto";
+  std::string decode_matmul = "auto";
 };
 
 struct EngineConfig {
@@ -38,6 +39,8 @@ struct EngineConfig {
   std::int64_t kv_cache_bytes = 0;           ///< Per rank, at most.
   std::int64_t kv_segment_bytes = 64 << 20;  ///< One step of growth.
   int threads = 1;                           ///< CPU ranks: OpenMP threads of this rank.
+  /// Of one rank: it runs the first shard of so many, and communication is left out. 0: the job's.
+  int shard_of = 0;
   CudaEngineConfig cuda;                     ///< CUDA ranks only.
   Recorder* recorder = nullptr;  ///< Records this rank's steps; outlives the engine. Null: none.
 };

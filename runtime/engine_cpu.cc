@@ -18,7 +18,8 @@ std::unique_ptr<Engine> make_engine(comm::ControlPlane& control, const ModelConf
                                     LoadReport* report) {
   const auto start = std::chrono::steady_clock::now();
   auto context = std::make_unique<Context<Cpu>>(config.threads);
-  const parallel::Shard shard(shard_shape(model), control.rank(), control.size());
+  const parallel::Shard shard(shard_shape(model), control.rank(),
+                              config.shard_of > 0 ? config.shard_of : control.size());
   std::optional<Model<T, Cpu>> loaded;
   control.together([&] {
     loaded.emplace(

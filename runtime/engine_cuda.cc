@@ -25,6 +25,13 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
+DecodeMatmul parse_decode_matmul(const std::string& text) {
+  if (text == "streaming") return DecodeMatmul::kStreaming;
+  if (text == "cublaslt") return DecodeMatmul::kCublasLt;
+  TANDEM_REQUIRE(text == "auto", "--decode-matmul must be auto, streaming or cublaslt, not ", text);
+  return DecodeMatmul::kAuto;
+}
+
 /// Memory that the cache may take on this GPU.
 template <typename T>
 std::int64_t cache_bytes(const Model<T, Cuda>& model, const EngineConfig& config, int ranks) {
@@ -44,15 +51,14 @@ std::unique_ptr<Engine> make_engine(comm::ControlPlane& control, const ModelConf
                                     const Checkpoint& checkpoint, const EngineConfig& sizes,
                                     LoadReport* report) {
   const auto start = Clock::now();
-  const parallel::Shard shard(shard_shape(config), control.rank(), control.size());
+  const parallel::Shard shard(shard_shape(config), control.rank(),
+                              sizes.shard_of > 0 ? sizes.shard_of : control.size());
   std::unique_ptr<Context<Cuda>> context;
   std::optional<Model<T, Cuda>> model;
   control.together([&] {
     CudaOptions options;
     options.device = sizes.cuda.device;
-    // The streaming decode kernels end with an illegal instruction on an H200 in the projection
-    // parity test; cuBLASLt, which passed, multiplies until they are right.
-    options.decode_matmul = DecodeMatmul::kCublasLt;
+    options.decode_matmul = parse_decode_matmul(sizes.cuda.decode_matmul);
     options.domains = parse_mem_sync_domains(sizes.cuda.mem_sync_domains);
     context = std::make_unique<Context<Cuda>>(options);
     model.emplace(
@@ -71,6 +77,7 @@ std::unique_ptr<Engine> make_engine(comm::ControlPlane& control, const ModelConf
   }
   const EngineLimits limits =
       plan_cache(control, config, shard, sizes, cache_bytes(*model, sizes, control.size()));
+  const int comm_domain = context->comm_domain();
   std::unique_ptr<DeviceEngine<T, Cuda>> engine;
   control.together([&] {
     engine = std::make_unique<DeviceEngine<T, Cuda>>(typename DeviceEngine<T, Cuda>::Parts{
@@ -80,6 +87,9 @@ std::unique_ptr<Engine> make_engine(comm::ControlPlane& control, const ModelConf
   });
   const auto prepare_start = Clock::now();
   engine->capture_decode_graphs();
+  control.together([&] {
+    engine->visit_graphs([&](const Graph<Cuda>& graph) { graph.require_domains(0, comm_domain); });
+  });
   report->prepare_seconds = seconds_since(prepare_start);
   report->seconds = seconds_since(start);
   return engine;

@@ -47,6 +47,12 @@ class HeadSampler {
  private:
   void compute_logits(Context<D>& ctx, TensorView<const T, D> normed,
                       const kernels::SampleView<D>& samples);
+  /// This rank's columns; rows lie `width_` apart.
+  TensorView<float, D> own_logits(std::int32_t num_samples) const {
+    TensorView<float, D> logits = shard_logits_.view(num_samples, width_);
+    logits.cols = model_.shard.vocab().size();
+    return logits;
+  }
   /// Whole rows: the shards of all ranks side by side.
   TensorView<const float, D> gather_logits(Context<D>& ctx, std::int32_t num_samples);
   void choose_best(Context<D>& ctx, const kernels::ShardArgs<D>& shard);

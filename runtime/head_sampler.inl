@@ -49,8 +49,7 @@ void HeadSampler<T, D>::run(Context<D>& ctx, TensorView<const T, D> normed,
   shard.samples = samples;
   shard.positions = step.positions;
   shard.slots = slots;
-  shard.logits = shard_logits_.view(samples.num_samples, width_);
-  shard.logits.cols = model_.shard.vocab().size();
+  shard.logits = own_logits(samples.num_samples);
   shard.vocab_begin = model_.shard.vocab().begin;
   shard.vocab_size = model_.config.vocab_size;
   if (choice.process_logits) kernels::process_logits(ctx, shard, bias);
@@ -77,7 +76,7 @@ void HeadSampler<T, D>::compute_logits(Context<D>& ctx, TensorView<const T, D> n
   head.scale = model_.config.logit_scale;
   head.softcap = model_.config.final_softcap;
   head.gathered = gathered_rows_.view(samples.num_samples, model_.config.hidden_size);
-  head.logits = shard_logits_.view(samples.num_samples, width_);
+  head.logits = own_logits(samples.num_samples);
   const OpTimer timer(ctx, Activity::kHead,
                       [&] { return kernels::matmul_work(samples.num_samples, model_.head); });
   kernels::head(ctx, head);

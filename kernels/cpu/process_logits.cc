@@ -29,7 +29,7 @@ void apply_bias(const ShardRow& row, const LogitBiasView<Cpu>& bias, std::int32_
   for (std::int32_t b = bias.begin[slot]; b < bias.begin[slot + 1]; ++b)
     if (const float* logit = row.find(bias.ids[b]))
       listed.emplace_back(bias.ids[b], *logit + bias.values[b]);
-  if (bias.exclusive[slot] != 0)
+  if (bias.exclusive != nullptr && bias.exclusive[slot] != 0)
     std::fill(row.logits, row.logits + (row.end - row.begin), kForbidden);
   for (const auto& [token, value] : listed) *row.find(token) = value;
 }

@@ -135,6 +135,7 @@ template <typename T>
 void project_add_norm(Context<Cuda>& ctx, TensorView<const T, Cuda> x,
                       const LinearWeight<T, Cuda>& w, TensorView<T, Cuda> scratch,
                       const AddNormArgs<T, Cuda>& args) {
+  if (args.deferred != nullptr) args.deferred->parts = 0;
   if constexpr (sizeof(T) == 2)
     if (gemv_add_norm(ctx, x, w.data(), scratch, args)) return;
   AddNormArgs<T, Cuda> with_branch = args;
@@ -144,7 +145,19 @@ void project_add_norm(Context<Cuda>& ctx, TensorView<const T, Cuda> x,
   add_norm(ctx, with_branch);
 }
 
+template <typename T>
+void apply_deferred(Context<Cuda>& ctx, DeferredNorm<T, Cuda>* deferred) {
+  if (deferred == nullptr || deferred->parts == 0) return;
+  AddNormArgs<T, Cuda> args;
+  args.residual = deferred->residual;
+  args.next_norm = deferred->norm;
+  args.normed = deferred->normed;
+  add_norm(ctx, args);
+  deferred->parts = 0;
+}
+
 #define TANDEM_INSTANTIATE(T)                                                          \
+  template void apply_deferred<T>(Context<Cuda>&, DeferredNorm<T, Cuda>*);             \
   template void add_norm<T>(Context<Cuda>&, const AddNormArgs<T, Cuda>&);              \
   template void project_add_norm<T>(Context<Cuda>&, TensorView<const T, Cuda>,         \
                                     const LinearWeight<T, Cuda>&, TensorView<T, Cuda>, \

@@ -147,17 +147,17 @@ __global__ void __launch_bounds__(kDecodeWarps * 32) attend_decode_kernel(Decode
   if (threadIdx.x == 0) p.counters[row * gridDim.y + kv_head] = 0;
 }
 
-/// Most splits of one row: enough blocks to fill the GPU twice, at least 4 so that a long row
-/// among short ones is shared out, and never more than the scratch holds.
+/// Most splits of one row: enough blocks to fill the GPU twice, at least 4 of a row that may be
+/// long, so that it is shared out among short ones, and never more than the scratch holds.
 int split_count(Context<Cuda>& ctx, std::int64_t rows, int kv_heads, int q_heads, int head_dim,
                 int max_kv_tokens) {
-  constexpr std::int64_t kCrowded = 1024, kFewSplits = 4;
+  constexpr std::int64_t kCrowded = 1024, kLong = 2048;
   const std::int64_t pairs = rows * kv_heads, slots = 2 * ctx.num_sms();
   if (pairs > kCrowded || pairs > ctx.counters().size) return 1;
   const std::int64_t fitting = ctx.partials().size / (rows * q_heads * (head_dim + 2));
   constexpr std::int64_t kMinTokens = kDecodeMinChunks * kChunkTokens;
   const std::int64_t most = (max_kv_tokens + kMinTokens - 1) / kMinTokens;
-  const std::int64_t wanted = std::max((slots + pairs - 1) / pairs, kFewSplits);
+  const std::int64_t wanted = std::max(slots / pairs, std::int64_t{max_kv_tokens > kLong ? 4 : 1});
   return static_cast<int>(std::max<std::int64_t>(1, std::min({wanted, most, fitting})));
 }
 

@@ -11,10 +11,10 @@ namespace tandem::kernels {
 
 inline constexpr int kDecodeWarps = 4;
 inline constexpr int kDecodeTileTokens = 16;  // of one warp; a chunk is 4 tiles
-inline constexpr int kDecodeStages = 3;
+inline constexpr int kDecodeStages = 2;  // 70 KB at head size 128: room for a matmul's block beside
 inline constexpr int kDecodeMaxQHeads = 256;
 inline constexpr int kDecodeGroupRows = 16;
-inline constexpr int kDecodeMinChunks = 4;  // of a split: fewer are not worth a combination
+inline constexpr int kDecodeMinChunks = 2;  // of a split: fewer are not worth a combination
 
 template <typename E>
 struct DecodeParams {

@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::int64_t kFlushBytes = std::int64_t{128} << 20;  // more than L2 holds
 constexpr int kTimedRuns = 5;
-constexpr std::int64_t kUntimedRows = 4;  // up to these the streaming kernel is taken untimed
+constexpr std::int64_t kUntimedRows = 2;  // up to these the streaming kernel is taken untimed
 constexpr float kFusedGainUs = 1.5f;      // what fusing the next kernel is worth
 
 /// Median time with weights that come from memory.

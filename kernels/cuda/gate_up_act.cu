@@ -45,6 +45,7 @@ void gate_up_act(Context<Cuda>& ctx, const GateUpArgs<T, Cuda>& args) {
   if (args.out.rows == 0) return;
   if constexpr (sizeof(T) == 2)
     if (gemv_gate_up(ctx, args)) return;
+  apply_deferred(ctx, args.deferred);
   matmul(ctx, args.x, *args.weight, args.scratch);
   const int intermediate = static_cast<int>(args.out.cols);
   TANDEM_ASSERT(intermediate % kGateUpInterleave == 0 && args.scratch.stride % 8 == 0 &&

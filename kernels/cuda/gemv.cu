@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/cuda/gemv.h"
 
-#include "kernels/cuda/gemm_narrow.cuh"
+#include "kernels/cuda/gemv.cuh"
 #include "kernels/cuda/linear_cublaslt.h"
 
 namespace tandem::kernels {
@@ -9,7 +9,7 @@ namespace tandem::kernels {
 bool streams_weights(Context<Cuda>& ctx, const MatmulShape& shape, const void* x, const void* w,
                      void* y) {
   const DecodeMatmul option = ctx.options().decode_matmul;
-  if (option == DecodeMatmul::kCublasLt || shape.m < 1 || shape.m > kNarrowMaxColumns ||
+  if (option == DecodeMatmul::kCublasLt || shape.m < 1 || !gemv_fits(shape.m, shape.k) ||
       shape.k % 8 != 0 || shape.x_stride % 8 != 0 || !aligned_to(x, 16) || !aligned_to(w, 16))
     return false;
   return option == DecodeMatmul::kStreaming ||
@@ -17,26 +17,7 @@ bool streams_weights(Context<Cuda>& ctx, const MatmulShape& shape, const void* x
 }
 
 bool gemv_fits(std::int64_t m, std::int64_t k) {
-  constexpr std::size_t kMaxShared = 224 << 10;
-  return m <= kGemvMaxRows && gemv_shared_bytes(m, k) <= kMaxShared;
-}
-
-int max_active_clusters(const void* kernel, int cluster, int threads, std::size_t shared_bytes) {
-  TANDEM_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                    static_cast<int>(shared_bytes)));
-  cudaLaunchAttribute attribute{};
-  attribute.id = cudaLaunchAttributeClusterDimension;
-  attribute.val.clusterDim.x = static_cast<unsigned>(cluster);
-  attribute.val.clusterDim.y = attribute.val.clusterDim.z = 1;
-  cudaLaunchConfig_t config{};
-  config.gridDim = dim3(cluster);
-  config.blockDim = dim3(threads);
-  config.dynamicSmemBytes = shared_bytes;
-  config.attrs = &attribute;
-  config.numAttrs = 1;
-  int clusters = 0;
-  TANDEM_CHECK(cudaOccupancyMaxActiveClusters(&clusters, kernel, &config));
-  return clusters;
+  return m <= kGemvMaxRows && gemv_shared_bytes(m, k, kGemvMinDepth) <= kGemvMaxShared;
 }
 
 namespace {
@@ -44,13 +25,11 @@ namespace {
 template <typename T, typename Out>
 bool stream(Context<Cuda>& ctx, const MatmulShape& shape, const void* x, const void* w, void* y,
             float scale, float softcap) {
-  using E = cuda_t<T>;
   const GemvStore<cuda_t<Out>> store{static_cast<cuda_t<Out>*>(y), shape.y_stride, scale, softcap};
-  const auto *from = static_cast<const E*>(x), *weight = static_cast<const E*>(w);
-  if (!gemv_fits(shape.m, shape.k))
-    return launch_narrow_for<NarrowRows>(ctx, from, shape.x_stride, shape.m, weight, shape.n,
-                                         shape.k, store);
-  launch_gemv<GemvRows>(ctx, from, shape.x_stride, shape.m, weight, shape.n, shape.k, store);
+  TensorView<const T, Cuda> from(static_cast<const T*>(x), shape.m, shape.k);
+  from.stride = shape.x_stride;
+  const auto args = gemv_args<T>(from, static_cast<const T*>(w), shape.n, nullptr);
+  launch_gemv<GemvRows>(ctx, args, store);
   return true;
 }
 

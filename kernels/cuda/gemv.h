@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The matmuls of up to 64 rows behind the seams, with what follows fused into their epilogues.
+// The matmuls of up to 8 rows behind the seams, with what follows fused into their epilogues.
 // Every function returns false, with nothing enqueued, when the shape is not one of its own or when
 // `CudaOptions::decode_matmul` says cublaslt: the caller then takes the general path. T is a 2-byte
 // type. All may be captured; none allocates.
@@ -22,13 +22,12 @@ bool gemv(Context<Cuda>& ctx, TensorView<const T, Cuda> x, const T* w, TensorVie
 template <typename T>
 bool gemv_gate_up(Context<Cuda>& ctx, const GateUpArgs<T, Cuda>& args);
 
-/// `project_add_norm`; for up to 8 rows the block that ends last applies the next norm, for more
-/// it is a kernel of its own.
+/// `project_add_norm`; for up to 8 rows the next norm is left to the next op if that may be.
 template <typename T>
 bool gemv_add_norm(Context<Cuda>& ctx, TensorView<const T, Cuda> x, const T* w,
                    TensorView<T, Cuda> scratch, const AddNormArgs<T, Cuda>& args);
 
-/// `qkv_project` of up to 8 rows; the block that completes a head finishes it.
+/// `qkv_project` of up to 8 rows, of heads without a norm that are rotated whole.
 template <typename T>
 bool gemv_qkv(Context<Cuda>& ctx, const QkvArgs<T, Cuda>& args);
 
@@ -53,9 +52,7 @@ bool streams_weights(Context<Cuda>& ctx, const MatmulShape& shape, const void* x
 /// The plain product with a streaming kernel, whatever the choice; false when it cannot.
 bool launch_streaming(Context<Cuda>& ctx, const MatmulShape& shape, const void* x, const void* w,
                       void* y);
-/// Whether one SM holds x, so that the kernel of `gemv.cuh` runs; else that of `gemm_narrow.cuh`.
+/// Whether x has at most 8 rows and one SM holds it.
 bool gemv_fits(std::int64_t m, std::int64_t k);
-/// How many clusters of this kernel the GPU holds at once.
-int max_active_clusters(const void* kernel, int cluster, int threads, std::size_t shared_bytes);
 
 }  // namespace tandem::kernels

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/cuda/activation.cuh"
-#include "kernels/cuda/gemm_narrow.cuh"
+#include "kernels/cuda/gemv.cuh"
 
 namespace tandem::kernels {
 namespace {
@@ -12,6 +12,8 @@ struct GateUpEpilogue {
   std::int64_t out_stride;
   const float* bias;
   GateActivation activation;
+  __device__ void before_wait(int, int) const {}
+  __device__ void load(int, int) const {}
   __device__ void operator()(int column, int unit, float gate, float up) const {
     if (bias != nullptr) {
       gate += bias[GemvPairs::row(unit, 0)];
@@ -19,7 +21,7 @@ struct GateUpEpilogue {
     }
     out[column * out_stride + unit] = from_float<E>(activate(activation, gate) * up);
   }
-  __device__ void finish(int, int, float*) const {}
+  __device__ void finish(int) const {}
 };
 
 }  // namespace
@@ -31,11 +33,7 @@ bool gemv_gate_up(Context<Cuda>& ctx, const GateUpArgs<T, Cuda>& args) {
     return false;
   const GateUpEpilogue<cuda_t<T>> epilogue{to_cuda(args.out.data), args.out.stride, args.bias,
                                            args.activation};
-  if (!gemv_fits(args.x.rows, args.x.cols))
-    return launch_narrow_for<NarrowPairs>(ctx, to_cuda(args.x.data), args.x.stride, args.x.rows,
-                                          to_cuda(w), args.out.cols, args.x.cols, epilogue);
-  launch_gemv<GemvPairs>(ctx, to_cuda(args.x.data), args.x.stride, args.x.rows, to_cuda(w),
-                         args.out.cols, args.x.cols, epilogue);
+  launch_gemv<GemvPairs>(ctx, gemv_args<T>(args.x, w, args.out.cols, args.deferred), epilogue);
   return true;
 }
 

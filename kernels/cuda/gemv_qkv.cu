@@ -5,69 +5,74 @@
 namespace tandem::kernels {
 namespace {
 
-constexpr int kMaxHeadsOfBlock = 32;
-
-/// Sums go to scratch as floats; the block that brings the last rows of a head finishes that head
-/// (bias, norm, rotary embedding, append) for all tokens, a warp each.
-template <typename E>
-struct QkvGemvEpilogue {
-  QkvEpilogue<E> head_epilogue;
-  float* sums;  ///< [m, rows]
-  int rows, m;
-  std::int32_t* counters;  ///< [heads] rows that have arrived
-
-  __device__ void operator()(int column, int unit, float sum, float) const {
-    sums[std::int64_t{column} * rows + unit] = sum;
-  }
-
-  __device__ void finish(int begin, int end, float* scratch) const {
-    __shared__ bool complete[kMaxHeadsOfBlock];
-    if (begin >= end) return;
-    const int dim = head_epilogue.head_dim, first = begin / dim, last = (end - 1) / dim;
-    __threadfence();
-    __syncthreads();
-    const int mine = first + static_cast<int>(threadIdx.x);
-    if (mine <= last) {
-      const int brought = min(end, (mine + 1) * dim) - max(begin, mine * dim);
-      complete[threadIdx.x] = atomicAdd(counters + mine, brought) + brought == dim;
-      if (complete[threadIdx.x]) counters[mine] = 0;
-    }
-    __syncthreads();
-    __threadfence();
-    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    float* staged = scratch + warp * kMaxHeadDim;
-    for (int head = first; head <= last; ++head) {
-      if (!complete[head - first]) continue;
-      for (int token = warp; token < m; token += kGemvWarps) {
-        for (int i = lane; i < dim; i += 32)
-          staged[i] = __ldcg(sums + std::int64_t{token} * rows + head * dim + i);
-        finish_head(head_epilogue, token, head, staged);
-      }
-    }
+/// A unit is element i of a head and its rotary partner i + head_dim / 2: both sums are in the same
+/// tile.
+struct RopePairs {
+  static constexpr int kUnits = 8;
+  int half;  ///< head_dim / 2
+  __device__ std::int64_t row(int unit, int r) const {
+    const int j = unit + r % 8;
+    return j / half * 2 * half + j % half + r / 8 * half;
   }
 };
-static_assert(kGemvWarps * kMaxHeadDim <= kGemvScratch);
+
+/// Bias, rotary embedding and append, or q.
+template <typename E>
+struct QkvGemvEpilogue {
+  QkvEpilogue<E> e;
+  int position;  ///< Of the token of this thread.
+  float2 turn;   ///< Cosine and sine for the next sums.
+  E* cached;     ///< Its place in the cache, of the first key head.
+
+  /// The step's rows are complete before the first layer starts.
+  __device__ void before_wait(int token, int) {
+    position = e.positions[token];
+    if (position < 0) return;
+    const std::int64_t chunk =
+        e.chunk_table[std::int64_t{e.slots[token]} * e.table_stride + position / kChunkTokens];
+    cached = e.kv_base + chunk * e.chunk_stride + position % kChunkTokens * e.head_dim;
+  }
+  __device__ void load(int, int unit) {
+    const int half = e.head_dim / 2, head = unit / half;
+    turn = {1.0f, 0.0f};
+    if (e.cos == nullptr || head >= e.num_q_heads + e.num_kv_heads || position < 0) return;
+    const std::int64_t at = std::int64_t{position} * half + unit % half;
+    turn = {e.cos[at], e.sin[at]};
+  }
+  __device__ void operator()(int token, int unit, float low, float high) const {
+    const int half = e.head_dim / 2, head = unit / half, i = unit % half;
+    const bool is_q = head < e.num_q_heads;
+    if (position < 0 && !is_q) return;
+    if (e.bias != nullptr) {
+      low += e.bias[head * e.head_dim + i];
+      high += e.bias[head * e.head_dim + i + half];
+    }
+    const float x = low;
+    low = x * turn.x - high * turn.y;
+    high = high * turn.x + x * turn.y;
+    E* to = is_q ? e.q + token * e.q_stride + head * e.head_dim
+                 : cached + std::int64_t{head - e.num_q_heads} * kChunkTokens * e.head_dim;
+    to[i] = from_float<E>(position < 0 ? 0.0f : low);
+    to[i + half] = from_float<E>(position < 0 ? 0.0f : high);
+  }
+  __device__ void finish(int) const {}
+};
 
 }  // namespace
 
 template <typename T>
 bool gemv_qkv(Context<Cuda>& ctx, const QkvArgs<T, Cuda>& args) {
-  const std::int64_t rows = args.weight->rows();
   const T* w = args.weight->data();
   const int dim = args.kv.head_dim;
-  if (!gemv_fits(args.x.rows, args.x.cols) || dim > kMaxHeadDim ||
-      rows / ctx.num_sms() / dim + 2 > kMaxHeadsOfBlock ||
-      args.x.rows * rows > ctx.partials().size || rows / dim > ctx.counters().size ||
+  const bool rotates_whole_heads = args.rope.cos == nullptr || args.rope.rotary_dim == dim;
+  if (dim % 2 != 0 || !rotates_whole_heads || args.q_norm.weight != nullptr ||
+      args.k_norm.weight != nullptr ||
       !streams_weights(ctx, matmul_shape(args.x, args.qkv), args.x.data, w, args.qkv.data))
     return false;
   QkvGemvEpilogue<cuda_t<T>> epilogue{};
-  epilogue.head_epilogue = make_qkv_epilogue(args);
-  epilogue.sums = ctx.partials().data;
-  epilogue.rows = static_cast<int>(rows);
-  epilogue.m = static_cast<int>(args.x.rows);
-  epilogue.counters = ctx.counters().data;
-  launch_gemv<GemvRows>(ctx, to_cuda(args.x.data), args.x.stride, args.x.rows, to_cuda(w), rows,
-                        args.x.cols, epilogue);
+  epilogue.e = make_qkv_epilogue(args);
+  launch_gemv(ctx, gemv_args<T>(args.x, w, args.weight->rows() / 2, args.deferred), epilogue,
+              RopePairs{dim / 2});
   return true;
 }
 

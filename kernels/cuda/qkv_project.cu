@@ -55,6 +55,7 @@ void qkv_project(Context<Cuda>& ctx, const QkvArgs<T, Cuda>& args) {
   TANDEM_ASSERT(args.kv.head_dim <= kMaxHeadDim, "head size ", args.kv.head_dim);
   if constexpr (sizeof(T) == 2)
     if (gemv_qkv(ctx, args)) return;
+  apply_deferred(ctx, args.deferred);
   matmul(ctx, args.x, *args.weight, args.qkv);
   qkv_finish(ctx, args);
 }
@@ -62,6 +63,7 @@ void qkv_project(Context<Cuda>& ctx, const QkvArgs<T, Cuda>& args) {
 template <typename T>
 void qkv_project_squares(Context<Cuda>& ctx, const QkvArgs<T, Cuda>& args) {
   if (args.x.rows == 0) return;
+  apply_deferred(ctx, args.deferred);
   matmul(ctx, args.x, *args.weight, args.qkv);
   const int dim = args.kv.head_dim, q_end = args.num_q_heads * dim;
   launch(ctx, dependent(dim3(args.x.rows), dim3(kWarps * 32)), qkv_squares_kernel<cuda_t<T>>,

@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdio>
 #include <optional>
+#include <utility>
 
 #include "launch/bench/latency_options.h"
 #include "launch/bench/results.h"
@@ -171,16 +172,19 @@ void run_shapes(runtime::EngineLoop& loop, const LatencyOptions& options,
   }
 }
 
-std::optional<LatencyOptions> parse(Ranks& ranks, const std::vector<std::string>& arguments,
+std::optional<LatencyOptions> parse(Ranks& ranks, const std::string& kind,
+                                    const std::vector<std::string>& arguments,
                                     std::string* json_path, WaitsOptions* waits) {
   LatencyOptions options;
-  po::options_description description("usage: tandem bench latency --model MODEL [options]");
+  po::options_description description(
+      concat("usage: tandem bench ", kind, " --model MODEL [options]"));
   description.add_options()("json", po::value(json_path),
                             "write the results to this file; - is standard output")("help,h",
                                                                                     "this text");
   waits->add_to(description);
   options.add_to(description);
-  if (!parse_or_help(ranks.first(), "bench latency", arguments, description)) return std::nullopt;
+  if (!parse_or_help(ranks.first(), concat("bench ", kind), arguments, description))
+    return std::nullopt;
   options.validate();
   return options;
 }
@@ -206,51 +210,71 @@ boost::json::object work_json(const LatencyOptions& options, const runtime::Engi
   return work;
 }
 
-}  // namespace
+/// Takes the number of shards out of the options; 0 for `bench latency`.
+int take_shards(Ranks& ranks, const std::string& kind, EngineOptions& engine) {
+  if (kind != "shard") return 0;
+  TANDEM_REQUIRE(ranks.control.size() == 1,
+                 "bench shard runs one rank's work on one rank; start it without mpirun");
+  TANDEM_REQUIRE(engine.tensor_parallel_size > 1,
+                 "bench shard needs the number of shards; add --tensor-parallel-size 8");
+  return std::exchange(engine.tensor_parallel_size, 0);
+}
 
-int run_bench_latency(Ranks& ranks, const std::vector<std::string>& arguments) {
+int run(Ranks& ranks, const std::string& kind, const std::vector<std::string>& arguments) {
   std::string json_path;
   WaitsOptions waits;
-  auto options = parse(ranks, arguments, &json_path, &waits);
+  auto options = parse(ranks, kind, arguments, &json_path, &waits);
   if (!options) return 0;
+  const int shards = take_shards(ranks, kind, options->engine);
   const std::vector<Shape> shapes = shapes_of(*options);
   fit_engine(*options, shapes);
-  options->engine.validate(ranks.control.size(), "bench latency");
+  options->engine.validate(ranks.control.size(), concat("bench ", kind));
   const ModelSource source = open_model(ranks, options->engine);
   const std::string device = choose_device(ranks, options->engine.device);
   runtime::EngineConfig config = engine_config(ranks, options->engine, source.config, device);
   WaitsSession session(ranks, waits);
   config.recorder = session.recorder();
+  config.shard_of = shards;
   const MadeEngine made =
       make_engine(ranks, device, options->engine, source.config, source.checkpoint, config);
   runtime::EngineLoop loop(ranks.control, *made.engine, {made.engine->limits(), false, {}});
   const Ceilings ceilings =
       device == "cpu" ? measure_cpu_ceilings(config.threads) : gpu_ceilings(made.device_name);
   loop.record_to(session.recorder());
-  const WaitsFacts facts{source.config.name, command_text(ranks, "bench latency", arguments), 0};
+  const WaitsFacts facts{source.config.name, command_text(ranks, concat("bench ", kind), arguments), 0};
   if (!ranks.first()) {
     loop.follow();
     session.finish(made, device, config.threads, facts);
     return 0;
   }
-  const int size = ranks.control.size();
+  const int ranks_run = ranks.control.size(), size = shards > 0 ? shards : ranks_run;
   const std::string type = config.dtype == DType::kBF16  ? "bf16"
                            : config.dtype == DType::kF16 ? "f16"
                                                          : "f32";
   const std::string name = options->name.empty() ? source.config.name : options->name;
   const std::string label = concat(name, " ", type, " tp", size);
-  BenchResults results(device == "cpu" ? "latency-cpu" : "latency", facts.command);
+  BenchResults results(device == "cpu" ? concat(kind, "-cpu") : kind, facts.command);
   results.set_work(work_json(*options, config, source.config, device, name, size));
   run_shapes(loop, *options, shapes, label, work_of(source.config, config.dtype, size), ceilings,
              source.config.vocab_size, results);
   loop.close();
   std::fprintf(stderr, "%s, %d rank%s, load %.1f s (weights %.1f s, tuning and graphs %.1f s)\n",
-               made.device_name.c_str(), size, size == 1 ? "" : "s", made.load.seconds,
+               made.device_name.c_str(), ranks_run, ranks_run == 1 ? "" : "s", made.load.seconds,
                made.load.load_seconds, made.load.prepare_seconds);
   if (json_path != "-") std::fputs(results.table().c_str(), stdout);
   if (!json_path.empty()) results.write(json_path);
   session.finish(made, device, config.threads, facts);
   return 0;
+}
+
+}  // namespace
+
+int run_bench_latency(Ranks& ranks, const std::vector<std::string>& arguments) {
+  return run(ranks, "latency", arguments);
+}
+
+int run_bench_shard(Ranks& ranks, const std::vector<std::string>& arguments) {
+  return run(ranks, "shard", arguments);
 }
 
 }  // namespace tandem::launch

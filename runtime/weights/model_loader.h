@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Brings one rank's slice of a checkpoint onto its device. Only the slice's bytes are read; each
-// tensor is assembled on the host (QKV as q|k|v, gate and up interleaved by 16 rows) and handed to
-// the device. Collective only in so far as every rank does it; nothing is communicated.
+// tensor is assembled (QKV as q|k|v, gate and up interleaved by 16 rows) in the memory that
+// `staging.h` gives. Collective only in so far as every rank does it; nothing is communicated.
 #pragma once
 
 #include <algorithm>
@@ -12,21 +12,10 @@
 #include "runtime/model.h"
 #include "runtime/rope_table.h"
 #include "runtime/weights/checkpoint.h"
+#include "runtime/weights/staging.h"
 #include "runtime/weights/tensor_names.h"
 
 namespace tandem::runtime {
-
-/// Moves assembled host memory to where the device reads it; for the CPU it stays in place.
-template <typename T>
-Buffer<T, Cpu> place(Context<Cpu>&, Buffer<T, Cpu> host) {
-  return host;
-}
-template <typename T>
-Buffer<T, Cuda> place(Context<Cuda>& ctx, Buffer<T, Cpu> host) {
-  Buffer<T, Cuda> device(host.size());
-  copy_to_device(ctx, device.data(), host.data(), host.size_bytes());
-  return device;
-}
 
 template <typename T, Device D>
 class ModelLoader {
@@ -41,13 +30,13 @@ class ModelLoader {
     for (std::int64_t i = 0; i < config_.num_layers(); ++i) model.layers.push_back(load_layer(i));
     model.head = matrix({{names_.head(), shard_.vocab()}});
     if (!config_.tied_embeddings || row_major_data(model.head) == nullptr)
-      model.embedding = place(ctx_, read_rows({{names_.embedding(), shard_.vocab()}}));
+      model.embedding = stacked({{names_.embedding(), shard_.vocab()}});
     model.final_norm = vector(names_.final_norm(), config_.norm_plus_one);
     for (const RopeConfig& rope : config_.ropes)
       model.ropes.push_back(make_rope(rope, max_position));
     Buffer<std::int32_t, Cpu> map(static_cast<std::int64_t>(shard_.kv_head_of_q().size()));
     std::copy(shard_.kv_head_of_q().begin(), shard_.kv_head_of_q().end(), map.data());
-    model.kv_head_of_q = place(ctx_, std::move(map));
+    model.kv_head_of_q = staging_.place(ctx_, std::move(map));
     ctx_.compute().synchronize();
     model.weight_bytes = bytes_ + model.embedding.size_bytes();
     return model;
@@ -97,62 +86,74 @@ class ModelLoader {
   }
 
   /// Reads a block of rows and columns with all threads of the rank.
-  template <typename U>
-  void read(const TensorSlice& slice, Range rows, Range cols, U* out, std::int64_t stride) {
-    const TensorEntry& entry = checkpoint_.at(slice.name);
+  void read(const TensorSlice& slice, Range rows, Range cols, T* out, std::int64_t stride) {
     constexpr std::int64_t kRowsPerTask = 64;
     const std::int64_t tasks = (rows.size() + kRowsPerTask - 1) / kRowsPerTask;
 #pragma omp parallel for schedule(dynamic)
     for (std::int64_t task = 0; task < tasks; ++task) {
-      const std::int64_t begin = task * kRowsPerTask;
-      checkpoint_.read(entry, slice.row_begin + rows.begin + begin,
-                       std::min(kRowsPerTask, rows.size() - begin), cols.begin, cols.size(),
-                       out + begin * stride, stride);
+      const std::int64_t begin = rows.begin + task * kRowsPerTask;
+      read_some(slice, {begin, std::min(begin + kRowsPerTask, rows.end)}, cols,
+                out + task * kRowsPerTask * stride, stride);
     }
+  }
+  void read_some(const TensorSlice& slice, Range rows, Range cols, T* out, std::int64_t stride) {
+    checkpoint_.read(checkpoint_.at(slice.name), slice.row_begin + rows.begin, rows.size(),
+                     cols.begin, cols.size(), out, stride);
   }
 
   /// All columns of some rows of several tensors, one under the other.
-  Buffer<T, Cpu> read_rows(const std::vector<Part>& parts) {
-    std::int64_t rows = 0;
-    for (const Part& part : parts) rows += part.rows.size();
+  Buffer<T, D> stacked(const std::vector<Part>& parts) {
     const std::int64_t cols = parts.front().slice.cols;
-    Buffer<T, Cpu> host(rows * cols);
-    T* out = host.data();
-    for (const Part& part : parts) {
-      read(part.slice, part.rows, {0, cols}, out, cols);
-      out += part.rows.size() * cols;
-    }
-    return host;
+    std::int64_t total = 0;
+    for (const Part& part : parts) total += part.rows.size();
+    return staging_.template assemble<T>(ctx_, total, cols, [&](Range wanted, T* out) {
+      std::int64_t above = 0;
+      for (const Part& part : parts) {
+        const Range rows{std::max(wanted.begin - above, std::int64_t{0}),
+                         std::min(wanted.end - above, part.rows.size())};
+        if (rows.begin < rows.end)
+          read(part.slice, {part.rows.begin + rows.begin, part.rows.begin + rows.end}, {0, cols},
+               out + (above + rows.begin - wanted.begin) * cols, cols);
+        above += part.rows.size();
+      }
+    });
   }
 
-  Linear finish(Buffer<T, Cpu> host, std::int64_t rows, std::int64_t cols) {
-    bytes_ += host.size_bytes();
-    return Linear(ctx_, place(ctx_, std::move(host)), rows, cols);
+  Linear finish(Buffer<T, D> weights, std::int64_t cols) {
+    bytes_ += weights.size_bytes();
+    const std::int64_t rows = weights.size() / cols;
+    return Linear(ctx_, std::move(weights), rows, cols);
   }
   Linear matrix(const std::vector<Part>& parts) {
-    const std::int64_t cols = parts.front().slice.cols;
-    Buffer<T, Cpu> host = read_rows(parts);
-    const std::int64_t rows = host.size() / cols;
-    return finish(std::move(host), rows, cols);
+    return finish(stacked(parts), parts.front().slice.cols);
   }
 
   /// All rows of some columns, padded with zero columns to `padded`.
   Linear columns(const TensorSlice& slice, Range cols, std::int64_t padded) {
-    Buffer<T, Cpu> host(slice.rows * padded);
-    if (padded != cols.size())
-      std::memset(static_cast<void*>(host.data()), 0, static_cast<std::size_t>(host.size_bytes()));
-    read(slice, {0, slice.rows}, cols, host.data(), padded);
-    return finish(std::move(host), slice.rows, padded);
+    return finish(staging_.template assemble<T>(ctx_, slice.rows, padded,
+                                                [&](Range rows, T* out) {
+                                                  if (padded != cols.size())
+                                                    std::fill(out, out + rows.size() * padded, T{});
+                                                  read(slice, rows, cols, out, padded);
+                                                }),
+                  padded);
   }
 
   Linear gate_up(const TensorSlice& gate, const TensorSlice& up) {
-    const std::int64_t rows = 2 * padded_intermediate(), cols = gate.cols;
-    Buffer<T, Cpu> host(rows * cols);
-    std::memset(static_cast<void*>(host.data()), 0, static_cast<std::size_t>(host.size_bytes()));
-    interleave([&](bool is_up, Range range, std::int64_t row) {
-      read(is_up ? up : gate, range, {0, cols}, host.data() + row * cols, cols);
-    });
-    return finish(std::move(host), rows, cols);
+    constexpr std::int64_t unit = kernels::kGateUpInterleave;
+    const Range mine = shard_.intermediate();
+    const std::int64_t cols = gate.cols;
+    const auto fill = [&](Range rows, T* out) {
+#pragma omp parallel for schedule(dynamic)
+      for (std::int64_t row = rows.begin; row < rows.end; row += unit) {
+        const std::int64_t begin = mine.begin + row / (2 * unit) * unit;
+        const std::int64_t count = std::clamp(mine.end - begin, std::int64_t{0}, unit);
+        T* to = out + (row - rows.begin) * cols;
+        read_some(row / unit % 2 == 0 ? gate : up, {begin, begin + count}, {0, cols}, to, cols);
+        std::fill(to + count * cols, to + unit * cols, T{});
+      }
+    };
+    return finish(staging_.template assemble<T>(ctx_, 2 * padded_intermediate(), cols, fill), cols);
   }
 
   Buffer<float, D> gate_up_bias(const TensorSlice& gate, const TensorSlice& up) {
@@ -162,7 +163,7 @@ class ModelLoader {
     interleave([&](bool is_up, Range range, std::int64_t row) {
       read_vector(is_up ? up : gate, range, host.data() + row);
     });
-    return place(ctx_, std::move(host));
+    return staging_.place(ctx_, std::move(host));
   }
 
   /// Calls visit(is_up, rows of the checkpoint, row of the interleaved weight) for blocks of 16.
@@ -192,7 +193,7 @@ class ModelLoader {
       read_vector(part.slice, part.rows, out);
       out += part.rows.size();
     }
-    return place(ctx_, std::move(host));
+    return staging_.place(ctx_, std::move(host));
   }
   Buffer<float, D> vector(const TensorSlice& slice, bool plus_one) {
     if (!slice) return {};
@@ -200,7 +201,7 @@ class ModelLoader {
     read_vector(slice, {0, slice.rows}, host.data());
     if (plus_one)
       for (std::int64_t i = 0; i < slice.rows; ++i) host.data()[i] += 1.0f;
-    return place(ctx_, std::move(host));
+    return staging_.place(ctx_, std::move(host));
   }
 
   /// One norm for every head, or this rank's part of a norm that spans the heads of all ranks.
@@ -216,7 +217,7 @@ class ModelLoader {
   Buffer<float, D> constant(const std::vector<float>& values) {
     Buffer<float, Cpu> host(static_cast<std::int64_t>(values.size()));
     std::copy(values.begin(), values.end(), host.data());
-    return place(ctx_, std::move(host));
+    return staging_.place(ctx_, std::move(host));
   }
 
   Context<D>& ctx_;
@@ -224,6 +225,7 @@ class ModelLoader {
   TensorNames names_;
   const ModelConfig& config_;
   const parallel::Shard& shard_;
+  WeightStaging<D> staging_;
   std::int64_t bytes_ = 0;
 };
 

@@ -3,9 +3,8 @@
 // communication left out: `decode_bench [--tp 1,2,4,8] [--batch 1,4,32] [--context 128,1024]
 // [--paths auto,cublaslt]`. Every case is captured over all layers, so that weights come from
 // memory, and replayed. Paths: "auto" takes the faster matmul per shape,
-// "streaming" and "cublaslt" one kind always; of streaming, "late" lets the next kernel start only
-// when a kernel has no more weights to ask for, "prefetch" also prefetches 128 KB per SM into L2,
-// "nopdl" has no dependent launches. JSON on stdout, lines on stderr.
+// "streaming" and "cublaslt" one kind always, "nopdl" streaming without dependent launches. JSON on
+// stdout, lines on stderr.
 #include <algorithm>
 #include <functional>
 #include <iostream>
@@ -46,8 +45,6 @@ CudaOptions options_of(const std::string& path) {
   CudaOptions options;
   if (path != "auto") options.decode_matmul = DecodeMatmul::kStreaming;
   if (path == "cublaslt") options.decode_matmul = DecodeMatmul::kCublasLt;
-  if (path == "late" || path == "prefetch") options.gemv_trigger_early = false;
-  if (path == "prefetch") options.gemv_prefetch_bytes = 128 << 10;
   if (path == "nopdl") options.programmatic_launch = false;
   return options;
 }

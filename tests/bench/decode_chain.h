@@ -17,6 +17,7 @@ class Chain {
     kernels::QkvArgs<T, Cuda> args;
     args.step = &batch_.step;
     args.x = rows(batch_.normed, s.hidden);
+    args.deferred = &deferred_;
     args.weight = &model_.layers[static_cast<std::size_t>(layer)].qkv;
     args.rope = {model_.rope.data(), model_.rope.data(), s.head_dim};
     args.num_q_heads = s.q_heads();
@@ -47,6 +48,7 @@ class Chain {
     const ShardSizes& s = model_.sizes;
     kernels::GateUpArgs<T, Cuda> args;
     args.x = rows(batch_.normed, s.hidden);
+    args.deferred = &deferred_;
     args.weight = &model_.layers[static_cast<std::size_t>(layer)].gate_up;
     args.scratch = batch_.scratch.view(batch_.rows, 2 * s.intermediate());
     args.out = batch_.activated.view(batch_.rows, s.intermediate());
@@ -100,12 +102,14 @@ class Chain {
     args.residual = batch_.residual.view(batch_.rows, hidden);
     args.next_norm = {model_.norm.data(), 1e-5f};
     args.normed = batch_.normed.view(batch_.rows, hidden);
+    args.deferred = &deferred_;
     kernels::project_add_norm(ctx_, x, weight, scratch, args);
   }
 
   Context<Cuda>& ctx_;
   Model& model_;
   Batch& batch_;
+  kernels::DeferredNorm<T, Cuda> deferred_;
 };
 
 }  // namespace tandem::bench

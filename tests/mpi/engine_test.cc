@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The CPU engine on 1..n ranks against transformers' reference results of tiny random models
+// The engine (CPU or CUDA, see support/test_engine.h) on 1..n ranks against transformers' reference results of tiny random models
 // (tests/fixtures/make_models.py): teacher-forced logits, greedy text, chunked prefill, several
 // sequences in one step, one step ahead.
 #include <gtest/gtest.h>
@@ -11,12 +11,12 @@
 #include <fstream>
 #include <sstream>
 
-#include "kernels/device/cpu/context.h"
 #include "parallel/shard.h"
 #include "runtime/cache_plan.h"
-#include "runtime/device_engine.h"
+#include "runtime/engine_config.h"
 #include "runtime/scheduler.h"
 #include "support/mpi_world.h"
+#include "support/test_engine.h"
 
 namespace tandem::runtime {
 namespace {
@@ -64,21 +64,20 @@ struct Job {
     sizes.max_num_batched_tokens = max_batched_tokens;
     sizes.kv_cache_bytes = 64 << 20;
     sizes.kv_segment_bytes = 1 << 16;
-    LoadReport report;
-    engine = make_cpu_engine(control, config, checkpoint, sizes, &report);
+    engine = tandem::testing::make_engine(control, config, checkpoint, sizes);
   }
 
   /// The joined logits of the last step's only sample.
   std::vector<float> logits() {
-    const auto& sampler = dynamic_cast<DeviceEngine<float, Cpu>&>(*engine).sampler();
     const parallel::Range mine =
         parallel::Shard(shard_shape(config), control.rank(), control.size()).vocab();
-    std::string bytes(reinterpret_cast<const char*>(sampler.shard_logits().data()),
-                      static_cast<std::size_t>(mine.size()) * sizeof(float));
+    const std::vector<float> part = tandem::testing::shard_logits(*engine, mine.size());
+    const std::string bytes(reinterpret_cast<const char*>(part.data()),
+                            part.size() * sizeof(float));
     std::vector<float> joined;
-    for (const std::string& part : control.all_gather(bytes)) {
-      const auto* values = reinterpret_cast<const float*>(part.data());
-      joined.insert(joined.end(), values, values + part.size() / sizeof(float));
+    for (const std::string& shard : control.all_gather(bytes)) {
+      const auto* values = reinterpret_cast<const float*>(shard.data());
+      joined.insert(joined.end(), values, values + shard.size() / sizeof(float));
     }
     return joined;
   }
@@ -125,6 +124,8 @@ bool shardable(const std::string& name, int size) {
 class EngineTest : public ::testing::TestWithParam<const char*> {
  protected:
   void SetUp() override {
+    if (const std::string why = tandem::testing::engine_missing(); !why.empty())
+      GTEST_SKIP() << why;
     if (!shardable(GetParam(), tandem::testing::world().size()))
       GTEST_SKIP() << "the model has too few heads or columns for this many ranks";
   }

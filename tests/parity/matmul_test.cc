@@ -66,6 +66,8 @@ void run(Context<Cuda>& ctx, const Shape& s) {
   const float unit = std::is_same_v<Out, float>      ? 1e-6f
                      : std::is_same_v<Out, BFloat16> ? 4e-3f
                                                      : 5e-4f;
+  // Tensor cores cut off what does not fit into the 24 bits of a sum, at each of k / 8 additions.
+  const double cut = 2e-6 + static_cast<double>(s.k) / 8 * std::exp2(-24);
   // Every 1st, or on large shapes every 97th, element: the host sums slowly.
   const std::int64_t step = s.m * s.n * s.k > 50'000'000 ? 97 : 1;
   for (std::int64_t at = 0; at < s.m * s.n; at += step) {
@@ -78,7 +80,7 @@ void run(Context<Cuda>& ctx, const Shape& s) {
       scale += std::fabs(product);
     }
     ASSERT_NEAR(static_cast<float>(y[static_cast<std::size_t>(at)]), want,
-                unit * std::fabs(want) + 2e-6 * scale)
+                unit * std::fabs(want) + cut * scale)
         << "row " << at / s.n << " column " << at % s.n;
   }
 }
@@ -121,14 +123,14 @@ TEST_F(Matmul, StreamingKernelsOfFewRows) {
   CudaOptions options = folder.options();
   options.decode_matmul = DecodeMatmul::kStreaming;
   Context<Cuda> ctx(options);
-  for (const std::int64_t m : {1, 2, 3, 4, 5, 7, 8, 9, 16, 17, 31, 32, 33, 64})
+  for (const std::int64_t m : {1, 2, 3, 4, 5, 7, 8})
     for (const auto& [n, k] :
          {std::pair{576, 576}, {17, 40}, {129, 8}, {1000, 1792}, {6144, 4096}}) {
       run<BFloat16, BFloat16>(ctx, {m, n, k, k + 8});
       run<BFloat16, float>(ctx, {m, n, k, k});
       run<Float16, Float16>(ctx, {m, n, k, k});
     }
-  for (const std::int64_t m : {1, 8, 32}) run<BFloat16, BFloat16>(ctx, {m, 4096, 14336, 14336});
+  for (const std::int64_t m : {1, 4, 6}) run<BFloat16, BFloat16>(ctx, {m, 4096, 14336, 14336});
   EXPECT_EQ(ctx.cublaslt().num_tuned(), 0);
 }
 TEST_F(Matmul, FewerSmsSameResult) {

@@ -82,6 +82,7 @@ Context<Cuda>::Context(const CudaOptions& options)
   fill_zero(*this, counters_.data(), counters_.size_bytes());
   num_domains_ = mem_sync_domain_count(options_.device);
   TANDEM_CHECK(cudaDeviceGetAttribute(&num_sms_, cudaDevAttrMultiProcessorCount, options_.device));
+  square_sums_ = Buffer<float, Cuda>(std::int64_t{kSquareSumRows} * num_sms_);
 }
 
 Context<Cuda>::~Context() {

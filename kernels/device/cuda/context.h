@@ -31,8 +31,6 @@ struct CudaOptions {
   bool programmatic_launch = true;                          ///< PDL edges between kernels of ours.
   std::size_t pool_threshold_bytes = std::size_t{1} << 30;  ///< Kept by the pool when unused.
   DecodeMatmul decode_matmul = DecodeMatmul::kAuto;
-  int gemv_prefetch_bytes = 0;      ///< Weights each SM prefetches into L2 before its wait.
-  bool gemv_trigger_early = true;   ///< Streaming kernels let the next one start with them.
   std::string tuning_cache_folder;  ///< Empty: $XDG_CACHE_HOME/tandem or ~/.cache/tandem.
 };
 
@@ -81,6 +79,9 @@ class Context<Cuda> {
   /// stream at a time: partial results, and counters that are zero before and after every kernel.
   Span<float, Cuda> partials() const { return partials_.span(); }
   Span<std::int32_t, Cuda> counters() const { return counters_.span(); }
+  static constexpr int kSquareSumRows = 8;
+  /// Sums of squares that one kernel leaves to the next: [kSquareSumRows, SMs].
+  Span<float, Cuda> square_sums() const { return square_sums_.span(); }
 
   /// Matmul handle, workspace and timed algorithms of the compute stream.
   kernels::CublasLt& cublaslt() { return *cublaslt_; }
@@ -100,7 +101,7 @@ class Context<Cuda> {
   Stream<Cuda> compute_, comm_, copy_;
   cudaMemPool_t pool_ = nullptr;
   std::unique_ptr<kernels::CublasLt> cublaslt_;
-  Buffer<float, Cuda> partials_;
+  Buffer<float, Cuda> partials_, square_sums_;
   Buffer<std::int32_t, Cuda> counters_;
   Stamps<Cuda>* recorder_ = nullptr;
 };

@@ -42,6 +42,11 @@ void launch_on(Context<Cuda>& ctx, Stream<Cuda>& stream, const LaunchShape& shap
     TANDEM_CHECK(cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
                                       cudaFuncAttributeMaxDynamicSharedMemorySize,
                                       static_cast<int>(shape.shared_bytes)));
+  // Every kernel splits an SM's memory in the same way. Where two differ, an SM has to run empty
+  // before the second may start on it, and nothing is left of the overlap of a dependent launch.
+  TANDEM_CHECK(cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel),
+                                    cudaFuncAttributePreferredSharedMemoryCarveout,
+                                    cudaSharedmemCarveoutMaxShared));
   cudaLaunchAttribute attributes[2];
   cudaLaunchConfig_t config{};
   config.gridDim = shape.grid;
