@@ -7,6 +7,7 @@
 #include "comm/cuda_communicator.h"
 #include "kernels/device/cuda/context.h"
 #include "kernels/device/cuda/graph.h"
+#include "kernels/device/cuda/stamps.h"
 #include "launch/collective_probe.h"
 #include "launch/doctor_device.h"
 #include "launch/plan/rate_probe.h"

@@ -29,25 +29,38 @@ void require_positive(const std::string& flag, std::int64_t value) {
 
 void EngineOptions::add_to(po::options_description& options) {
   po::options_description model_options("Model and device");
-  model_options.add_options()
-      ("model,m", po::value(&model), "folder with config.json and safetensors, a .gguf file, or a hub name that is in the local cache")
-      ("device", po::value(&device)->default_value(device), "auto | cpu | cuda")
-      ("dtype", po::value(&dtype)->default_value(dtype), "auto | bfloat16 | float16 | float32")
-      ("load-format", po::value(&load_format)->default_value(load_format), "auto | safetensors | gguf | dummy (seeded random weights from config.json alone)")
-      ("tensor-parallel-size,tp", po::value(&tensor_parallel_size)->default_value(0, "world size"), "ranks that share the model; must equal the number of ranks started")
-      ("max-model-len", po::value(&max_model_len)->default_value(0, "the model's"), "tokens of one sequence, prompt and answer")
-      ("max-num-seqs", po::value(&max_num_seqs)->default_value(max_num_seqs), "sequences of one step")
-      ("max-num-batched-tokens", po::value(&max_num_batched_tokens)->default_value(max_num_batched_tokens), "token rows of one step")
-      ("kv-cache-memory", po::value(&kv_cache_memory), "KV cache per rank at most, for example 4GiB")
-      ("gpu-memory-utilization", po::value(&gpu_memory_utilization)->default_value(gpu_memory_utilization, "0.9"), "share of a GPU's memory that Tandem may use")
-      ("threads", po::value(&threads)->default_value(0, "share of the cores"), "CPU ranks: threads of each rank")
-      ("dummy-seed", po::value(&dummy_seed)->default_value(0), "seed of --load-format dummy")
-      ("enforce-eager", po::bool_switch(&enforce_eager), "no CUDA graphs")
-      ("allow-shared-gpu", po::bool_switch(&allow_shared_gpu), "several ranks may use one GPU")
-      ("mem-sync-domains", po::value(&mem_sync_domains)->default_value(mem_sync_domains), "auto | separate | shared: memory synchronization domains of compute and communication")
-      ("all-reduce", po::value(&all_reduce)->default_value(all_reduce), "auto | oneshot | twoshot | nccl")
-      ("decode-matmul", po::value(&decode_matmul)->default_value(decode_matmul), "auto | streaming | cublaslt: who multiplies up to 8 rows of decode on a GPU; auto times both")
-      ("verbose,v", po::bool_switch(&verbose), "log what happens on every rank");
+  model_options.add_options()("model,m", po::value(&model),
+                              "folder with config.json and safetensors, a .gguf file, or a hub "
+                              "name that is in the local cache")(
+      "device", po::value(&device)->default_value(device), "auto | cpu | cuda")(
+      "dtype", po::value(&dtype)->default_value(dtype), "auto | bfloat16 | float16 | float32")(
+      "load-format", po::value(&load_format)->default_value(load_format),
+      "auto | safetensors | gguf | dummy (seeded random weights from config.json alone)")(
+      "tensor-parallel-size,tp", po::value(&tensor_parallel_size)->default_value(0, "world size"),
+      "ranks that share the model; must equal the number of ranks started")(
+      "max-model-len", po::value(&max_model_len)->default_value(0, "the model's"),
+      "tokens of one sequence, prompt and answer")(
+      "max-num-seqs", po::value(&max_num_seqs)->default_value(max_num_seqs),
+      "sequences of one step")(
+      "max-num-batched-tokens",
+      po::value(&max_num_batched_tokens)->default_value(max_num_batched_tokens),
+      "token rows of one step")("kv-cache-memory", po::value(&kv_cache_memory),
+                                "KV cache per rank at most, for example 4GiB")(
+      "gpu-memory-utilization",
+      po::value(&gpu_memory_utilization)->default_value(gpu_memory_utilization, "0.9"),
+      "share of a GPU's memory that Tandem may use")(
+      "threads", po::value(&threads)->default_value(0, "share of the cores"),
+      "CPU ranks: threads of each rank")("dummy-seed", po::value(&dummy_seed)->default_value(0),
+                                         "seed of --load-format dummy")(
+      "enforce-eager", po::bool_switch(&enforce_eager), "no CUDA graphs")(
+      "allow-shared-gpu", po::bool_switch(&allow_shared_gpu), "several ranks may use one GPU")(
+      "mem-sync-domains", po::value(&mem_sync_domains)->default_value(mem_sync_domains),
+      "auto | separate | shared: memory synchronization domains of compute and communication")(
+      "all-reduce", po::value(&all_reduce)->default_value(all_reduce),
+      "auto | oneshot | twoshot | nccl")(
+      "decode-matmul", po::value(&decode_matmul)->default_value(decode_matmul),
+      "auto | streaming | cublaslt: who multiplies up to 8 rows of decode on a GPU; auto times "
+      "both")("verbose,v", po::bool_switch(&verbose), "log what happens on every rank");
   options.add(model_options);
 }
 
@@ -69,9 +82,10 @@ void EngineOptions::validate(int world_size, const std::string& command) const {
   TANDEM_REQUIRE(max_model_len >= 0, "--max-model-len must be at least 1, not ", max_model_len);
   require_positive("--max-num-seqs", max_num_seqs);
   require_positive("--max-num-batched-tokens", max_num_batched_tokens);
-  TANDEM_REQUIRE(max_num_batched_tokens >= max_num_seqs, "--max-num-batched-tokens ",
-                 max_num_batched_tokens, " is less than --max-num-seqs ", max_num_seqs,
-                 "; each running sequence needs one token of a step: raise the first or lower the second");
+  TANDEM_REQUIRE(
+      max_num_batched_tokens >= max_num_seqs, "--max-num-batched-tokens ", max_num_batched_tokens,
+      " is less than --max-num-seqs ", max_num_seqs,
+      "; each running sequence needs one token of a step: raise the first or lower the second");
   TANDEM_REQUIRE(gpu_memory_utilization > 0 && gpu_memory_utilization <= 1,
                  "--gpu-memory-utilization must lie in (0, 1], not ", gpu_memory_utilization);
   TANDEM_REQUIRE(threads >= 0, "--threads must be at least 1, not ", threads);

@@ -5,6 +5,7 @@
 // after each pair. A group of one rank takes the fused path without any communication.
 #pragma once
 
+#include "kernels/device/op_timer.h"
 #include "kernels/embed.h"
 #include "kernels/op_work.h"
 #include "kernels/qkv_project.h"

@@ -56,7 +56,7 @@ class Decoder {
   std::int64_t q_cols_, qkv_cols_, intermediate_;
   Buffer<T, D> residual_, normed_, partial_, qkv_, attended_, gate_up_, activated_;
   kernels::DeferredNorm<T, D> deferred_;  ///< Between two ops of `forward`.
-  Buffer<float, D> squares_;  ///< [max_tokens, 2] of a joint norm of queries and keys
+  Buffer<float, D> squares_;              ///< [max_tokens, 2] of a joint norm of queries and keys
 };
 
 }  // namespace tandem::runtime

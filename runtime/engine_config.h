@@ -41,7 +41,7 @@ struct EngineConfig {
   int threads = 1;                           ///< CPU ranks: OpenMP threads of this rank.
   /// Of one rank: it runs the first shard of so many, and communication is left out. 0: the job's.
   int shard_of = 0;
-  CudaEngineConfig cuda;                     ///< CUDA ranks only.
+  CudaEngineConfig cuda;         ///< CUDA ranks only.
   Recorder* recorder = nullptr;  ///< Records this rank's steps; outlives the engine. Null: none.
 };
 

@@ -241,7 +241,8 @@ int run(Ranks& ranks, const std::string& kind, const std::vector<std::string>& a
   const Ceilings ceilings =
       device == "cpu" ? measure_cpu_ceilings(config.threads) : gpu_ceilings(made.device_name);
   loop.record_to(session.recorder());
-  const WaitsFacts facts{source.config.name, command_text(ranks, concat("bench ", kind), arguments), 0};
+  const WaitsFacts facts{source.config.name, command_text(ranks, concat("bench ", kind), arguments),
+                         0};
   if (!ranks.first()) {
     loop.follow();
     session.finish(made, device, config.threads, facts);

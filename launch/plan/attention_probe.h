@@ -9,6 +9,7 @@
 
 #include "kernels/attend.h"
 #include "kernels/device/buffer.h"
+#include "kernels/device/dtype.h"
 
 namespace tandem::launch {
 

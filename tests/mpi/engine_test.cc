@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The engine (CPU or CUDA, see support/test_engine.h) on 1..n ranks against transformers' reference results of tiny random models
-// (tests/fixtures/make_models.py): teacher-forced logits, greedy text, chunked prefill, several
-// sequences in one step, one step ahead.
+// The engine (CPU or CUDA, see support/test_engine.h) on 1..n ranks against transformers' reference
+// results of tiny random models (tests/fixtures/make_models.py): teacher-forced logits, greedy
+// text, chunked prefill, several sequences in one step, one step ahead.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -224,8 +224,9 @@ TEST_P(EngineTest, BfloatTextFollowsTheReference) {
 
 INSTANTIATE_TEST_SUITE_P(Models, EngineTest,
                          ::testing::Values("llama-9q3kv", "llama-14q2kv", "llama-bf16",
-                                           "llama-dynamic", "llama-yarn", "mistral", "qwen2", "qwen3", "phi3",
-                                           "granite", "olmo2", "gemma2", "gemma3", "smollm3"),
+                                           "llama-dynamic", "llama-yarn", "mistral", "qwen2",
+                                           "qwen3", "phi3", "granite", "olmo2", "gemma2", "gemma3",
+                                           "smollm3"),
                          [](const auto& model) {
                            std::string name = model.param;
                            std::replace(name.begin(), name.end(), '-', '_');

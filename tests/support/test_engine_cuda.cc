@@ -5,6 +5,7 @@
 #include "kernels/device/cuda/context.h"
 #include "kernels/device/cuda/event.h"
 #include "kernels/device/cuda/graph.h"
+#include "kernels/device/cuda/stamps.h"
 #include "kernels/device/device_info.h"
 #include "kvcache/virtual_range_cuda.h"
 #include "runtime/device_engine.h"

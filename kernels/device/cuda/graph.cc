@@ -63,8 +63,8 @@ Graph<Cuda> Graph<Cuda>::capture(Context<Cuda>& ctx, const std::function<void()>
   TANDEM_CHECK(cudaStreamEndCapture(stream, &graph.graph_));
   // Nodes keep the priority of the stream they were captured from: comm blocks get SMs first.
   for (cudaGraphExec_t& executable : graph.executables_) {
-    TANDEM_CHECK(cudaGraphInstantiate(&executable, graph.graph_,
-                                      cudaGraphInstantiateFlagUseNodePriority));
+    TANDEM_CHECK(
+        cudaGraphInstantiate(&executable, graph.graph_, cudaGraphInstantiateFlagUseNodePriority));
     TANDEM_CHECK(cudaGraphUpload(executable, stream));
   }
   return graph;
