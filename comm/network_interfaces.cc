@@ -28,6 +28,8 @@ std::int64_t speed_of(const std::string& name) {
   return std::max<std::int64_t>(0, speed);
 }
 
+constexpr int kNowhere = 1 << 20;
+
 /// Place of `name` in the comma-separated `list`; the list's entries are prefixes, as for NCCL.
 int place_in(const std::string& list, const std::string& name) {
   std::istringstream in(list);
@@ -36,7 +38,7 @@ int place_in(const std::string& list, const std::string& name) {
     if (!entry.empty() && entry[0] == '=') entry.erase(0, 1);
     if (!entry.empty() && name.rfind(entry, 0) == 0) return place;
   }
-  return 1 << 20;
+  return kNowhere;
 }
 
 }  // namespace
@@ -68,6 +70,10 @@ std::vector<NetworkInterface> network_interfaces(const std::string& preferred) {
   std::stable_sort(found.begin(), found.end(),
                    [&](const auto& a, const auto& b) { return key(a) < key(b); });
   return found;
+}
+
+bool names_interface(const std::string& list, const std::string& name) {
+  return place_in(list, name) != kNowhere;
 }
 
 std::string preferred_interfaces() {

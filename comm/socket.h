@@ -25,6 +25,9 @@ struct NetworkInterface {
 /// named in `preferred` ("eth0,ib0"; empty: none), then by speed, bridges and loopback last.
 std::vector<NetworkInterface> network_interfaces(const std::string& preferred = "");
 
+/// Whether the comma-separated `list` names this interface; entries are prefixes, as for NCCL.
+bool names_interface(const std::string& list, const std::string& name);
+
 /// What the user told Open MPI or NCCL about interfaces, in the order btl_tcp_if_include,
 /// NCCL_SOCKET_IFNAME; empty when nothing was.
 std::string preferred_interfaces();

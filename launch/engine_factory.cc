@@ -1,7 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launch/engine_factory.h"
 
+#include "kernels/device/log.h"
+
 namespace tandem::launch {
+
+void log_load(const EngineOptions& options, const MadeEngine& made) {
+  if (!options.verbose) return;
+  log_info("read ", made.load.bytes_read >> 10, " KiB of the model's files, holds ",
+           made.load.weight_bytes >> 10, " KiB of weights on ", made.device_name, ", ready after ",
+           made.load.seconds, " s");
+}
 
 comm::DeviceHooks hooks_of(runtime::Engine& engine) {
   return {[&engine] { return engine.device_error(); }, [&engine] { engine.abandon(); }};

@@ -23,6 +23,9 @@ struct MadeEngine {
   runtime::LoadReport load;
 };
 
+/// With --verbose: what this rank read and holds.
+void log_load(const EngineOptions& options, const MadeEngine& made);
+
 /// What the watchdog may ask of `engine`, which outlives the hooks.
 comm::DeviceHooks hooks_of(runtime::Engine& engine);
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // A build with CUDA: GPUs where they are, CPUs where they are not.
 #include "kernels/device/device_info.h"
-#include "kernels/device/log.h"
 #include "launch/engine_factory.h"
 #include "launch/placement.h"
 
@@ -28,7 +27,11 @@ std::string choose_device(Ranks& ranks, const std::string& wanted) {
 MadeEngine make_engine(Ranks& ranks, const std::string& device, const EngineOptions& options,
                        const runtime::ModelConfig& model, const runtime::Checkpoint& checkpoint,
                        const runtime::EngineConfig& config) {
-  if (device == "cpu") return make_cpu_engine(ranks, model, checkpoint, config);
+  if (device == "cpu") {
+    MadeEngine made = make_cpu_engine(ranks, model, checkpoint, config);
+    log_load(options, made);
+    return made;
+  }
   const DeviceReport report = query_devices();
   runtime::EngineConfig sizes = config;
   ranks.control.together([&] {
@@ -45,8 +48,7 @@ MadeEngine make_engine(Ranks& ranks, const std::string& device, const EngineOpti
   made.engine = runtime::make_cuda_engine(ranks.control, model, checkpoint, sizes, &made.load);
   made.watch = ranks.watchdog.watch(hooks_of(*made.engine));
   made.device_name = report.devices[static_cast<std::size_t>(sizes.cuda.device)].name;
-  log_info("weights ", made.load.weight_bytes >> 20, " MiB in ", made.load.load_seconds,
-           " s, tuning and graphs ", made.load.prepare_seconds, " s");
+  log_load(options, made);
   return made;
 }
 

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdlib>
 
+#include "comm/socket.h"
 #include "kernels/device/error.h"
 
 namespace tandem::launch {
@@ -50,6 +51,7 @@ Setter setter_of(const std::string& name) {
 
 JobOptions take_job_options(std::vector<std::string>& words) {
   JobOptions options;
+  bool log_rank_given = false;
   std::vector<std::string> rest;
   for (std::size_t i = 0; i < words.size(); ++i) {
     if (words[i] == "--") {
@@ -65,10 +67,23 @@ JobOptions take_job_options(std::vector<std::string>& words) {
     }
     TANDEM_REQUIRE(equals != std::string::npos || i + 1 < words.size(), name,
                    " needs a value; see tandem --help");
+    log_rank_given |= name == "--log-rank";
     set(options, equals != std::string::npos ? words[i].substr(equals + 1) : words[++i]);
   }
   words = std::move(rest);
+  if (!log_rank_given && options.log_file.find("%r") != std::string::npos) options.log_rank = -1;
   return options;
+}
+
+void require_interface(const std::string& interfaces, const std::string& host) {
+  if (interfaces.empty()) return;
+  std::string there;
+  for (const comm::NetworkInterface& item : comm::network_interfaces()) {
+    if (comm::names_interface(interfaces, item.name)) return;
+    there += concat(there.empty() ? "" : ", ", item.name);
+  }
+  throw ConfigError(concat("--interface ", interfaces, ": host ", host,
+                           " has no such network; use one of: ", there));
 }
 
 const char* job_options_help() {
@@ -80,7 +95,8 @@ const char* job_options_help() {
          "launcher's "
          "binding\n"
          "  --log-rank N|all      whose log lines are shown (0); warnings and errors always are\n"
-         "  --log-file FILE       log lines go to FILE; %r in it becomes the rank\n";
+         "  --log-file FILE       log lines go to FILE; %r in it becomes the rank, and every rank "
+         "logs\n";
 }
 
 }  // namespace tandem::launch

@@ -11,7 +11,8 @@ namespace tandem::launch {
 struct JobOptions {
   std::string interfaces;      ///< --interface: network between the hosts, "eth0" or "eth0,ib0".
   double step_timeout_s = 15;  ///< --step-timeout: longest stage of a step; 0: for ever.
-  int log_rank = 0;            ///< --log-rank: whose info lines are shown; -1: all.
+  int log_rank = 0;            ///< --log-rank: whose info lines are shown; -1: all (the default
+                               ///< when every rank has a file of its own).
   std::string log_file;        ///< --log-file: lines go there; %r becomes the rank.
   bool keep_binding = false;   ///< --cpu-bind=keep: leave the launcher's CPU binding alone.
 };
@@ -19,6 +20,9 @@ struct JobOptions {
 /// Takes the job's options out of `words` ("--name value" or "--name=value"); words after "--"
 /// stay. ConfigError for a wrong value.
 JobOptions take_job_options(std::vector<std::string>& words);
+
+/// ConfigError when `interfaces` names no network of this host.
+void require_interface(const std::string& interfaces, const std::string& host);
 
 /// The options' part of `tandem --help`.
 const char* job_options_help();

@@ -65,7 +65,10 @@ int run_job(const tandem::comm::MpiSession& session, std::vector<std::string> wo
   tandem::comm::ControlPlane control(session);
   try {
     const tandem::launch::JobOptions job = tandem::launch::take_job_options(words);
-    control.together([&] { configure_log(session, job); });
+    control.together([&] {
+      configure_log(session, job);
+      tandem::launch::require_interface(job.interfaces, session.host());
+    });
     tandem::comm::WatchdogConfig config;
     config.deadlines.step_s = job.step_timeout_s;
     config.interfaces = job.interfaces;

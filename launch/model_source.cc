@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
 
 #include "kernels/device/device_info.h"
 #include "kernels/device/log.h"
@@ -12,6 +13,7 @@
 #include "launch/placement.h"
 #include "parallel/shard.h"
 #include "runtime/cache_plan.h"
+#include "runtime/model_report.h"
 #include "runtime/text/template_source.h"
 #include "runtime/weights/gguf_config.h"
 #include "runtime/weights/model_path.h"
@@ -41,6 +43,18 @@ std::int64_t largest_token_bytes(const runtime::ModelConfig& model, int ranks, D
     heads = std::max(heads,
                      parallel::Shard(runtime::shard_shape(model), rank, ranks).kv_heads().size());
   return 2 * heads * model.head_dim * model.num_layers() * size_bytes(dtype);
+}
+
+/// Said before anything is loaded; silent when the ranks get equal parts.
+void log_split(const runtime::ModelConfig& model, DType dtype, int ranks) {
+  const runtime::ModelReport report = runtime::report_model(model, ranks, dtype);
+  constexpr double kEqual = 1.02;
+  if (report.imbalance < kEqual && report.duplicated_kv_bytes_per_token == 0) return;
+  char share[16];
+  std::snprintf(share, sizeof share, "%.2f", report.imbalance);
+  log_info("the model does not divide evenly over ", ranks, " ranks: the largest part is ", share,
+           " times the mean; ", report.duplicated_bytes >> 10, " KiB of weights and ",
+           report.duplicated_kv_bytes_per_token, " bytes of KV cache per token are held twice");
 }
 
 }  // namespace
@@ -82,12 +96,13 @@ runtime::EngineConfig engine_config(const Ranks& ranks, const EngineOptions& opt
                                     const runtime::ModelConfig& model, const std::string& device) {
   runtime::EngineConfig config;
   config.dtype = choose_dtype(options.dtype, model.dtype, device);
+  if (ranks.first()) log_split(model, config.dtype, ranks.control.size());
   config.max_num_seqs = options.max_num_seqs;
   config.max_num_batched_tokens = options.max_num_batched_tokens;
   const std::vector<Place> places = place_ranks(
       ranks.session, ranks.control, query_devices(),
       {device == "cuda", options.allow_shared_gpu, ranks.job.keep_binding, ranks.job.interfaces});
-  if (options.verbose) log_info("placement\n", placement_table(places));
+  if (options.verbose && ranks.first()) log_info("placement\n", placement_table(places));
   config.threads = options.threads > 0
                        ? options.threads
                        : places[static_cast<std::size_t>(ranks.session.rank())].threads;

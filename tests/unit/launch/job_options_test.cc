@@ -36,5 +36,27 @@ TEST(JobOptions, WrongValuesAreRefused) {
   }
 }
 
+TEST(JobOptions, RanksWithAFileOfTheirOwnAllLog) {
+  std::vector<std::string> words{"--log-file", "log.%r"};
+  EXPECT_EQ(take_job_options(words).log_rank, -1);
+  words = {"--log-file", "log.%r", "--log-rank", "2"};
+  EXPECT_EQ(take_job_options(words).log_rank, 2);
+  words = {"--log-file", "log"};
+  EXPECT_EQ(take_job_options(words).log_rank, 0);
+}
+
+TEST(JobOptions, AnInterfaceThatIsNotThereIsRefused) {
+  require_interface("", "a");
+  require_interface("nope0,lo", "a");
+  try {
+    require_interface("nope0", "a");
+    FAIL();
+  } catch (const ConfigError& error) {
+    const std::string text = error.what();
+    EXPECT_EQ(text.find("--interface nope0: host a has no such network; use one of: "), 0u) << text;
+    EXPECT_NE(text.find("lo"), std::string::npos) << text;
+  }
+}
+
 }  // namespace
 }  // namespace tandem::launch
