@@ -26,7 +26,7 @@
 
 namespace tandem::testing {
 
-inline constexpr std::int32_t kWaitTokens = 47;  ///< 46 decode steps, 23 of them with the wait.
+inline constexpr std::int32_t kWaitTokens = 55;  ///< 54 decode steps, 27 of them with the wait.
 
 inline double median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
