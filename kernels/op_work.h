@@ -30,6 +30,7 @@ OpWork attend_work(const AttendArgs<T, D>& args) {
   work.bytes_per_kv_token = 2.0 * args.kv.num_kv_heads * args.kv.head_dim * sizeof(T);
   work.flops_per_pair = 4 * q_width;
   work.window = args.window;
+  work.rows = args.step->num_tokens;
   return work;
 }
 

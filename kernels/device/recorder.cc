@@ -56,6 +56,24 @@ double StepWork::pairs(std::int32_t window) const {
   return sum;
 }
 
+std::int64_t StepWork::rows() const {
+  auto sum = static_cast<std::int64_t>(decode_lengths.size());
+  for (const Segment& segment : segments) sum += segment.tokens;
+  return sum;
+}
+
+OpWork OpWork::in_step(const StepWork& step) const {
+  OpWork work;
+  work.bytes = bytes;
+  work.flops = flops;
+  if (bytes_per_kv_token <= 0) return work;
+  const double all = static_cast<double>(std::max<std::int64_t>(step.rows(), 1));
+  const double share = std::min(1.0, static_cast<double>(rows) / all);
+  work.bytes += share * bytes_per_kv_token * step.kv_tokens(window);
+  work.flops += share * flops_per_pair * step.pairs(window);
+  return work;
+}
+
 Recorder::Recorder(std::size_t max_spans) : max_spans_(max_spans) {
   spans_.reserve(std::min<std::size_t>(max_spans, 1 << 16));
 }
@@ -85,12 +103,9 @@ std::int64_t Recorder::begin(Activity activity, const OpWork& work) {
   span.lane = is_op(activity) ? Lane::kCompute : Lane::kHost;
   span.step = step();
   span.layer = layer_;
-  span.bytes = work.bytes;
-  span.flops = work.flops;
-  if (work.bytes_per_kv_token > 0) {
-    span.bytes += work.bytes_per_kv_token * work_.kv_tokens(work.window);
-    span.flops += work.flops_per_pair * work_.pairs(work.window);
-  }
+  const OpWork least = work.in_step(work_);
+  span.bytes = least.bytes;
+  span.flops = least.flops;
   span.begin_ns = now_ns();
   spans_.push_back(span);
   if (probe) probe(activity, layer_);

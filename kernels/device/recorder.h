@@ -61,6 +61,7 @@ struct StepWork {
   double kv_tokens(std::int32_t window) const;
   /// Pairs of a query row and a key it sees.
   double pairs(std::int32_t window) const;
+  std::int64_t rows() const;
 };
 
 /// The least an op has to move and compute on this rank.
@@ -68,6 +69,10 @@ struct OpWork {
   double bytes = 0, flops = 0;
   double bytes_per_kv_token = 0, flops_per_pair = 0;  ///< Attention's, times the step's.
   std::int32_t window = 0;
+  std::int64_t rows = 0;  ///< Attention's: with fewer than the step has, it is charged its share.
+
+  /// With the step's keys and pairs counted in; nothing per key or pair is left.
+  OpWork in_step(const StepWork& step) const;
 };
 
 struct TimeSpan {

@@ -20,6 +20,9 @@ std::string above(const WaitsReport& report, const std::string& op) {
 std::string skew(const WaitsReport& report, const std::string& cause) {
   if (cause == "await_plan") return "rank 0 is slow: look at its rows and at its host";
   const auto slowest = std::max_element(report.last_share.begin(), report.last_share.end());
+  // Ranks that are alike come last 1/n of the time each.
+  if (*slowest < 0.5 + 0.5 / static_cast<double>(report.last_share.size()))
+    return "no rank in particular comes last: a crowded host (tandem doctor)";
   return concat("rank ", slowest - report.last_share.begin(), " comes last ",
                 static_cast<int>(100 * *slowest + 0.5),
                 " % of the time: look at its other rows, its host (tandem doctor), its shard");

@@ -31,6 +31,13 @@ std::string cell_text(double us, double step_us) {
   return time_text(us) + " " + percent(step_us > 0 ? us / step_us : 0, 1);
 }
 
+/// Rows with one cause need no name for it.
+std::string line_title(const std::string& row, const std::string& cause) {
+  const bool plain = cause.empty() || row == key(runtime::WaitRow::kIdle) ||
+                     row == key(runtime::WaitRow::kMapping);
+  return plain ? row_title(row) : concat(row_title(row), ": ", cause);
+}
+
 /// One row and cause over all ranks.
 struct Entry {
   std::string row, cause;
@@ -94,8 +101,7 @@ std::string phase_table(const WaitsReport& report, const WaitPhase& phase) {
       continue;
     }
     if (!at_ceiling && entry.worst_share >= kSmallShare) {
-      const std::string title =
-          row_title(entry.row) + (entry.cause.empty() ? "" : ": " + entry.cause);
+      const std::string title = line_title(entry.row, entry.cause);
       lines.push_back(words(phase, title, entry.us, advice(report, entry.row, entry.cause)));
       continue;
     }
@@ -137,8 +143,8 @@ std::string compare_phase(const WaitPhase& before, const WaitPhase& after) {
   std::vector<Change> changes;
   for (const auto& [name, us] : old_us) new_us.try_emplace(name, 0);
   for (const auto& [name, us] : new_us)
-    changes.push_back({row_title(name.first) + (name.second.empty() ? "" : ": " + name.second),
-                       old_us.contains(name) ? old_us[name] : 0, us});
+    changes.push_back(
+        {line_title(name.first, name.second), old_us.contains(name) ? old_us[name] : 0, us});
   std::stable_sort(changes.begin(), changes.end(), [](const Change& a, const Change& b) {
     return std::abs(a.after - a.before) > std::abs(b.after - b.before);
   });

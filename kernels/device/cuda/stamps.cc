@@ -140,12 +140,9 @@ void Stamps<Cuda>::collect(int turn) {
     span.layer = op.layer;
     span.begin_ns = at(op.begin);
     span.end_ns = at(op.end);
-    span.bytes = op.work.bytes;
-    span.flops = op.work.flops;
-    if (op.work.bytes_per_kv_token > 0) {
-      span.bytes += op.work.bytes_per_kv_token * step.work.kv_tokens(op.work.window);
-      span.flops += op.work.flops_per_pair * step.work.pairs(op.work.window);
-    }
+    const OpWork least = op.work.in_step(step.work);
+    span.bytes = least.bytes;
+    span.flops = least.flops;
     spans_.push_back(span);
   }
 }

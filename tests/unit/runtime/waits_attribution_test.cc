@@ -199,6 +199,23 @@ TEST(StepWork, CountsKeysAndPairs) {
   EXPECT_EQ(work.pairs(0), 6);
 }
 
+TEST(StepWork, AnOpOfHalfTheRowsIsChargedHalf) {
+  StepWork step;
+  step.segments.push_back({0, 8});  // 8 keys, 36 pairs
+  OpWork attend;
+  attend.bytes = 100;
+  attend.bytes_per_kv_token = 10;
+  attend.flops_per_pair = 2;
+  attend.rows = 8;
+  EXPECT_EQ(attend.in_step(step).bytes, 180);
+  EXPECT_EQ(attend.in_step(step).flops, 72);
+  attend.rows = 4;
+  EXPECT_EQ(attend.in_step(step).bytes, 140);
+  EXPECT_EQ(attend.in_step(step).flops, 36);
+  attend.rows = 16;  // padding rows of a graph do nothing
+  EXPECT_EQ(attend.in_step(step).flops, 72);
+}
+
 TEST(Recorder, DropsWhatDoesNotFitAndCountsIt) {
   Recorder recorder(2);
   for (int i = 0; i < 5; ++i) recorder.end(recorder.begin(Activity::kSchedule));
