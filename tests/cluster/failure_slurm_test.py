@@ -12,6 +12,8 @@ class FailureUnderSrun(drills.DrillTest):
     def test_ranks_that_end(self):
         self.check_all("srun", [
             Drill("kill", 3, 3, r"rank 3 \(host {host}\) ended unexpectedly, last seen in step \d+"),
+            Drill("kill", 0, 3, r"rank 0 \(host {host}\) ended unexpectedly, last seen in step \d+"),
+            Drill("segv", 2, 3, r"rank 2 \(host {host}\) ended unexpectedly, last seen in step \d+"),
             Drill("throw", 2, 3, r"rank 2 \(host {host}\) failed in step 5, mlp, layer 0: the disk"),
         ])
 
