@@ -12,6 +12,7 @@
 #include "launch/command_line.h"
 #include "launch/engine_factory.h"
 #include "launch/model_source.h"
+#include "launch/text_table.h"
 #include "launch/waits/session.h"
 #include "runtime/engine_loop.h"
 
@@ -150,6 +151,17 @@ void fit_engine(LatencyOptions& options, const std::vector<Shape>& shapes) {
   }
 }
 
+/// For people: tokens per second, and the rate of the hardware that they stand against.
+std::string rate_text(const std::string& name, double tokens_per_s, double share,
+                      const Ceilings& ceilings, bool decode) {
+  const std::string text = concat(name, ": ", decimal(tokens_per_s, 1), " tokens/s");
+  if (share <= 0) return text;
+  return concat(text, ", ", decimal(100 * share, 1), " % of the measured ",
+                decode ? concat("read bandwidth, ", decimal(ceilings.read_gb_per_s, 1), " GB/s")
+                       : concat("matmul rate, ", decimal(ceilings.matmul_tflops, 3), " TFLOP/s"),
+                " per rank");
+}
+
 void run_shapes(runtime::EngineLoop& loop, const LatencyOptions& options,
                 const std::vector<Shape>& shapes, const std::string& label, const Work& work,
                 const Ceilings& ceilings, std::int64_t vocab_size, BenchResults& results) {
@@ -162,13 +174,17 @@ void run_shapes(runtime::EngineLoop& loop, const LatencyOptions& options,
       ttft.push_back(sample.ttft_ms);
       tpot.push_back(sample.tpot_ms);
     }
-    const std::string name = concat(label, " batch", shape.batch);
-    if (shape.output > 1)
-      results.add(concat(name, " ctx", shape.input), "tpot_ms", "ms", tpot,
-                  decode_floor_ms(work, shape, ceilings), true);
-    else
-      results.add(concat(name, " prefill", shape.input), "ttft_ms", "ms", ttft,
-                  prefill_floor_ms(work, shape, ceilings), true);
+    const bool decode = shape.output > 1;
+    const std::string name =
+        concat(label, " batch", shape.batch, decode ? " ctx" : " prefill", shape.input);
+    std::vector<double>& samples = decode ? tpot : ttft;
+    const double floor_ms =
+        decode ? decode_floor_ms(work, shape, ceilings) : prefill_floor_ms(work, shape, ceilings);
+    results.add(name, decode ? "tpot_ms" : "ttft_ms", "ms", samples, floor_ms, true);
+    std::sort(samples.begin(), samples.end());
+    const double ms = samples[samples.size() / 2];
+    const std::int32_t tokens = decode ? shape.batch : shape.input;
+    results.note(rate_text(name, 1e3 * tokens / ms, floor_ms / ms, ceilings, decode));
   }
 }
 

@@ -127,7 +127,7 @@ std::string BenchResults::origin_text() const {
                 ", ", document.at("date").as_string().c_str());
 }
 
-std::string BenchResults::table() const { return text_table(lines_); }
+std::string BenchResults::table() const { return text_table(lines_) + notes_; }
 
 json::object BenchResults::json() const {
   json::object document{{"bench", bench_},

@@ -42,6 +42,9 @@ class BenchResults {
   /// Every row is also a line on standard error at once, so that an ended run leaves something.
   void set_echo(bool echo) { echo_ = echo; }
 
+  /// A line below the table, not part of the JSON.
+  void note(std::string line) { notes_ += std::move(line) + "\n"; }
+
   std::string table() const;  ///< For people.
   boost::json::object json() const;
   /// Writes `json()`, one row a line, to `path`; "-" is standard output. ConfigError when it cannot
@@ -49,7 +52,7 @@ class BenchResults {
   void write(const std::string& path) const;
 
  private:
-  std::string bench_, command_, commit_;
+  std::string bench_, command_, commit_, notes_;
   boost::json::object machine_;  ///< Empty: this one.
   int nccl_version_ = 0;
   bool echo_ = false;
