@@ -15,8 +15,8 @@ constexpr double kWidth = 460, kHeight = 330;                       // of one ch
 constexpr double kLeft = 64, kRight = 16, kTop = 34, kBottom = 46;  // its margins
 constexpr double kHead = 40, kFoot = 34, kLegendRow = 16;
 /// Okabe and Ito: told apart by colour-blind readers too.
-constexpr const char* kColors[] = {"#0072B2", "#D55E00", "#009E73", "#CC79A7",
-                                   "#E69F00", "#56B4E9", "#444444"};
+constexpr const char* kColors[] = {"#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00",
+                                   "#56B4E9", "#444444", "#7A3E9D", "#8B6B00"};
 
 std::string number(double value) {
   char text[32];

@@ -7,16 +7,13 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
-#include <optional>
-#include <set>
 #include <sstream>
 
-#include "launch/bench/latency_options.h"
 #include "launch/bench/scaling_jobs.h"
+#include "launch/bench/scaling_options.h"
 #include "launch/bench/scaling_results.h"
+#include "launch/bench/scaling_waits.h"
 #include "launch/child_process.h"
-#include "launch/command_line.h"
-#include "launch/job_options.h"
 #include "launch/launch_command.h"
 #include "launch/svg_chart.h"
 #include "runtime/weights/model_path.h"
@@ -24,69 +21,7 @@
 namespace tandem::launch {
 namespace {
 
-namespace po = boost::program_options;
 using Words = std::vector<std::string>;
-
-struct ScalingOptions {
-  LatencyOptions latency;
-  std::vector<int> sizes;
-  std::vector<std::string> results;
-  std::string cluster, json, csv, svg;
-  int rounds = 1;
-  bool dry_run = false;
-  Words passed_on;  ///< The words that are `bench latency`'s.
-};
-
-void add_own(po::options_description& description, ScalingOptions& options) {
-  description.add_options()("help,h", "this text")(
-      "sizes", po::value(&options.sizes)->multitoken(),
-      "numbers of ranks; default: 1, 2, 4, ... up to the GPUs, cores or Slurm tasks there are")(
-      "rounds", po::value(&options.rounds)->default_value(1),
-      "times that all sizes are measured, in alternating order; medians over them")(
-      "cluster", po::value(&options.cluster), "a file of cluster_configs/: where the ranks run")(
-      "json", po::value(&options.json), "write the results to this file; - is standard output")(
-      "csv", po::value(&options.csv), "write a table to this file")(
-      "svg", po::value(&options.svg), "draw latency, throughput, speed-up and efficiency")(
-      "results", po::value(&options.results)->multitoken(),
-      "start nothing: compare these files of bench latency --json")(
-      "dry-run", po::bool_switch(&options.dry_run), "print what would be started, start nothing");
-}
-
-/// The words of `all` that are not in its subsequence `kept`.
-Words without(const Words& all, const Words& kept) {
-  Words rest;
-  auto next = kept.begin();
-  for (const std::string& word : all)
-    if (next != kept.end() && *next == word)
-      ++next;
-    else
-      rest.push_back(word);
-  return rest;
-}
-
-/// Nothing when the help was asked for.
-std::optional<ScalingOptions> parse(const Words& arguments) {
-  ScalingOptions options;
-  Words words = arguments;
-  take_job_options(words);
-  po::options_description own("usage: tandem bench scaling --model MODEL [options]"), all;
-  add_own(own, options);
-  std::set<std::string> own_names;
-  for (const auto& option : own.options()) own_names.insert(option->long_name());
-  options.latency.add_to(own);
-  all.add(own);
-  if (!parse_or_help(/*print_help=*/true, "bench scaling", words, all)) return std::nullopt;
-  options.latency.validate();
-  TANDEM_REQUIRE(options.rounds > 0, "--rounds must be at least 1, not ", options.rounds);
-  const auto style = po::command_line_style::unix_style & ~po::command_line_style::allow_guessing;
-  for (const auto& option : po::command_line_parser(words).options(all).style(style).run().options)
-    if (own_names.count(option.string_key) == 0)
-      options.passed_on.insert(options.passed_on.end(), option.original_tokens.begin(),
-                               option.original_tokens.end());
-  const Words job = without(arguments, words);
-  options.passed_on.insert(options.passed_on.end(), job.begin(), job.end());
-  return options;
-}
 
 /// Options of srun that a site needs everywhere; the scripts of launch/slurm know them too.
 void add_srun_options(LaunchLine& line) {
@@ -132,8 +67,10 @@ Jobs plan_jobs(const std::string& program, const ScalingOptions& options) {
   return jobs;
 }
 
-LatencyDocument run_size(const Jobs& jobs, int ranks) {
-  LaunchLine line = build_launch_line(jobs.cluster, ranks, /*in_allocation=*/true, jobs.command);
+LatencyDocument run_size(const Jobs& jobs, int ranks, const Words& more) {
+  Words command = jobs.command;
+  command.insert(command.end(), more.begin(), more.end());
+  LaunchLine line = build_launch_line(jobs.cluster, ranks, /*in_allocation=*/true, command);
   add_srun_options(line);
   const std::string shown = quoted(line.words);
   line = with_hostfile(std::move(line));
@@ -152,12 +89,51 @@ std::vector<LatencyDocument> run_all(const Jobs& jobs, int rounds) {
     for (const int ranks : order) {
       std::fprintf(stderr, "bench scaling: %d rank%s, round %d of %d\n", ranks,
                    ranks == 1 ? "" : "s", round + 1, rounds);
-      documents.push_back(run_size(jobs, ranks));
+      documents.push_back(run_size(jobs, ranks, {}));
     }
     // A machine that grows slower with time must not favour the same size every round.
     std::reverse(order.begin(), order.end());
   }
   return documents;
+}
+
+/// A folder for reports that nobody asked to keep.
+class TemporaryFolder {
+ public:
+  TemporaryFolder() {
+    std::string name = (std::filesystem::temp_directory_path() / "tandem-scaling-XXXXXX").string();
+    TANDEM_REQUIRE(::mkdtemp(name.data()) != nullptr, "cannot make a folder ", name,
+                   "; set TMPDIR to a folder that can be written");
+    path_ = name;
+  }
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+  ~TemporaryFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+/// Every size once more, recorded; apart, because recording is not free. With --json the reports,
+/// their pictures and traces stay beside it.
+std::vector<SizeWaits> run_waits(const Jobs& jobs, const ScalingOptions& options) {
+  std::vector<SizeWaits> waits;
+  if (options.skip_waits) return waits;
+  const TemporaryFolder folder;
+  std::string stem = (folder.path() / "waits").string();
+  if (!options.json.empty() && options.json != "-")
+    stem = std::filesystem::path(options.json).replace_extension().string() + "-waits";
+  for (const int ranks : jobs.sizes) {
+    std::fprintf(stderr, "bench scaling: %d rank%s, waits\n", ranks, ranks == 1 ? "" : "s");
+    const std::string file = concat(stem, "-tp", ranks, ".json");
+    run_size(jobs, ranks, {"--waits", std::filesystem::absolute(file).string()});
+    waits.push_back({ranks, read_report(file)});
+  }
+  return waits;
 }
 
 std::vector<LatencyDocument> read_results(const std::vector<std::string>& paths) {
@@ -182,7 +158,9 @@ void print_jobs(const Jobs& jobs) {
 }
 
 void write_results(const ScalingOptions& options, const Words& arguments,
-                   const std::vector<LatencyDocument>& documents) {
+                   const std::vector<LatencyDocument>& documents,
+                   const std::vector<SizeWaits>& waits) {
+  const std::vector<WaitSplit> splits = wait_splits(waits);
   const std::vector<ScalingCase> cases = scaling_cases(documents);
   const boost::json::object& first = documents.front().json;
   const bool cpu = first.at("work").as_object().at("device").as_string() == "cpu";
@@ -191,20 +169,23 @@ void write_results(const ScalingOptions& options, const Words& arguments,
   results.set_work(first.at("work").as_object());
   results.set_origin(first.at("machine").as_object(), first.at("commit").as_string().c_str());
   add_rows(cases, results);
-  if (options.json != "-") std::fputs(scaling_table(cases).c_str(), stdout);
+  add_rows(cases.front().model, splits, results);
+  if (options.json != "-")
+    std::printf("%s\n%s", scaling_table(cases).c_str(), waits_split_table(splits).c_str());
   if (!options.json.empty()) results.write(options.json);
   if (!options.csv.empty()) write_text_file("--csv", options.csv, scaling_csv(cases));
   if (!options.svg.empty())
-    write_text_file("--svg", options.svg, scaling_svg(cases, results.origin_text()));
+    write_text_file("--svg", options.svg,
+                    scaling_svg(cases, wait_charts(splits), results.origin_text()));
 }
 
 }  // namespace
 
 int start_bench_scaling(const std::string& program, const Words& arguments) {
-  const auto options = parse(arguments);
+  const auto options = parse_scaling_options(arguments);
   if (!options) return 0;
   if (!options->results.empty()) {
-    write_results(*options, arguments, read_results(options->results));
+    write_results(*options, arguments, read_results(options->results), {});
     return 0;
   }
   const Jobs jobs = plan_jobs(program, *options);
@@ -213,7 +194,8 @@ int start_bench_scaling(const std::string& program, const Words& arguments) {
     return 0;
   }
   try {
-    write_results(*options, arguments, run_all(jobs, options->rounds));
+    const std::vector<LatencyDocument> documents = run_all(jobs, options->rounds);
+    write_results(*options, arguments, documents, run_waits(jobs, *options));
   } catch (const Interrupted& interrupted) {
     std::fprintf(stderr, "tandem: bench scaling was %s; its ranks are gone\n", interrupted.what());
     return 128 + interrupted.signal;

@@ -7,7 +7,6 @@
 #include <map>
 
 #include "kernels/device/error.h"
-#include "launch/svg_chart.h"
 #include "launch/text_table.h"
 
 namespace tandem::launch {
@@ -210,7 +209,8 @@ std::string scaling_csv(const std::vector<ScalingCase>& cases) {
   return text;
 }
 
-std::string scaling_svg(const std::vector<ScalingCase>& cases, const std::string& note) {
+std::string scaling_svg(const std::vector<ScalingCase>& cases, const std::vector<Chart>& more,
+                        const std::string& note) {
   std::vector<Chart> charts;
   for (const auto& [metric, title] :
        {std::pair{"tpot_ms", "Time per output token"}, std::pair{"ttft_ms", "Time to first token"}})
@@ -225,6 +225,7 @@ std::string scaling_svg(const std::vector<ScalingCase>& cases, const std::string
   add_ideal(charts.back(), cases.front().points, false);
   charts.push_back(chart_of(cases, "Efficiency", "share of linear", &ScalingPoint::efficiency));
   add_ideal(charts.back(), cases.front().points, true);
+  charts.insert(charts.end(), more.begin(), more.end());
   return svg_page(cases.front().model + ": scaling over ranks", note, charts);
 }
 

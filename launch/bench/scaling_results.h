@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "launch/bench/results.h"
+#include "launch/svg_chart.h"
 
 namespace tandem::launch {
 
@@ -42,8 +43,9 @@ std::vector<ScalingCase> scaling_cases(const std::vector<LatencyDocument>& docum
 
 std::string scaling_table(const std::vector<ScalingCase>& cases);
 std::string scaling_csv(const std::vector<ScalingCase>& cases);
-/// Latency, throughput, speed-up and efficiency by ranks.
-std::string scaling_svg(const std::vector<ScalingCase>& cases, const std::string& note);
+/// Latency, throughput, speed-up and efficiency by ranks, and `more` charts.
+std::string scaling_svg(const std::vector<ScalingCase>& cases, const std::vector<Chart>& more,
+                        const std::string& note);
 void add_rows(const std::vector<ScalingCase>& cases, BenchResults& results);
 
 }  // namespace tandem::launch

@@ -147,12 +147,18 @@ def scaling(documents):
             cases.setdefault(row["case"], {})[row["metric"]] = row
         rows = []
         for case, found in cases.items():
-            latency = found.get("tpot_ms") or found["ttft_ms"]
+            latency = found.get("tpot_ms") or found.get("ttft_ms")
+            if latency is None:  # where the steps went
+                continue
             rows.append([case, f'{number(latency["value"])} +- {number(latency["spread"])}',
                          number(found["tokens_per_s"]["value"]),
                          number(found["speed_up"]["value"]), percent(found["efficiency"]["value"])])
         out += section("Scaling over ranks", document,
                        ["case", "ms", "tokens/s", "speed-up", "efficiency"], rows)
+        steps = [[case, number(found["step_us"]["value"]),
+                  percent(found["exposed_communication_us"]["value"] / found["step_us"]["value"])]
+                 for case, found in cases.items() if "step_us" in found]
+        out += [*table(["steps", "us", "exposed communication"], steps), ""] if steps else []
     return out
 
 

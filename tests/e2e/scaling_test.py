@@ -52,6 +52,14 @@ class Scaling(unittest.TestCase):
         self.assertEqual(document["bench"], "scaling-cpu")
         self.assertEqual(document["work"]["threads"], max(1, len(os.sched_getaffinity(0)) // 2))
         value = {(row["case"], row["metric"]): row["value"] for row in document["rows"]}
+        for ranks, kind in ((1, "decode"), (2, "decode"), (2, "prefill")):
+            name = f"llama-9q3kv f32 tp{ranks} {kind} steps"
+            parts = {metric: us for (case, metric), us in value.items() if case == name}
+            step, exposed = parts.pop("step_us"), parts.pop("exposed_communication_us")
+            self.assertAlmostEqual(sum(parts.values()) / step, 1, places=2)
+            communication = parts["transfer_us"] + parts["rank_skew_us"]
+            self.assertEqual(communication > 0, ranks > 1)
+            self.assertAlmostEqual(exposed, communication, delta=communication / 1e4)
         for shape, metric, tokens in (("batch1 ctx8", "tpot_ms", 1), ("batch2 ctx8", "tpot_ms", 2),
                                       ("batch1 prefill16", "ttft_ms", 16)):
             one, two = (f"llama-9q3kv f32 tp{ranks} {shape}" for ranks in (1, 2))
@@ -61,7 +69,8 @@ class Scaling(unittest.TestCase):
             self.assertAlmostEqual(value[two, "efficiency"] / speed_up, 0.5, places=3)
             self.assertAlmostEqual(value[two, "tokens_per_s"] * value[two, metric] / 1000 / tokens,
                                    1, places=3)
-        self.assertEqual({row["runs"] for row in document["rows"]}, {4})
+        self.assertEqual({row["runs"] for row in document["rows"]
+                          if row["statistic"] == "median"}, {4})
 
     def test_csv_and_svg(self):
         rows = list(csv.DictReader((self.folder / "s.csv").read_text().splitlines()))
@@ -72,7 +81,8 @@ class Scaling(unittest.TestCase):
         titles = [node.text for node in drawing.iter() if node.get("class") == "title"]
         self.assertEqual(titles, ["Time per output token", "Throughput (decode)",
                                   "Time to first token", "Throughput (prefill)", "Speed-up",
-                                  "Efficiency"])
+                                  "Efficiency", "Where a decode step goes",
+                                  "Where a prefill step goes"])
 
     def test_unequal_work_is_refused(self):
         paths = []
