@@ -30,6 +30,14 @@ class Communicator<Cpu> {
   template <typename T>
   void all_reduce_sum(Context<Cpu>& ctx, Span<T, Cpu> data);
 
+  /// The same, on a device beside what the compute stream does; here in its place.
+  template <typename T>
+  void all_reduce_sum_beside(Context<Cpu>& ctx, Span<T, Cpu> data) {
+    all_reduce_sum(ctx, data);
+  }
+  /// Whether matmuls leave room for a sum that runs beside them.
+  void share_device(Context<Cpu>&, bool) {}
+
   /// out = rank 0's `mine`, then rank 1's, ...; all of equal size.
   void all_gather(Context<Cpu>& ctx, const void* mine, void* out, std::int64_t size_bytes);
 

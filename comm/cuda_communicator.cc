@@ -59,6 +59,7 @@ Communicator<Cuda>::Communicator(Context<Cuda>& ctx, ControlPlane& control,
                                  const CudaCommunicatorOptions& options)
     : control_(control),
       compute_(ctx.compute()),
+      prefill_max_ctas_(options.prefill_max_ctas),
       table_(make_table(options.all_reduce, control.size())) {
   if (size() == 1) return;
   const bool shared_gpu = prepare_nccl(control, options.allow_shared_gpu);
@@ -186,6 +187,10 @@ void Communicator<Cuda>::all_reduce_sum_on(Stream<Cuda>& stream, Span<T, Cuda> d
   if (size() == 1 || data.size == 0) return;
   TANDEM_CHECK(ncclAllReduce(data.data, data.data, static_cast<std::size_t>(data.size),
                              nccl_type(dtype_of<T>), ncclSum, nccl(stream), stream.handle()));
+}
+
+void Communicator<Cuda>::share_device(Context<Cuda>& ctx, bool on) {
+  ctx.cublaslt().set_sm_target(on && size() > 1 ? ctx.num_sms() - prefill_max_ctas_ : 0);
 }
 
 void Communicator<Cuda>::all_gather(Context<Cuda>& ctx, const void* mine, void* out,

@@ -45,6 +45,14 @@ class Communicator<Cuda> {
   template <typename T>
   void all_reduce_sum_on(Stream<Cuda>& stream, Span<T, Cuda> data);
 
+  /// The same on the comm stream.
+  template <typename T>
+  void all_reduce_sum_beside(Context<Cuda>& ctx, Span<T, Cuda> data) {
+    all_reduce_sum_on(ctx.comm(), data);
+  }
+  /// Whether later matmuls plan for the SMs that an eager NCCL collective leaves.
+  void share_device(Context<Cuda>& ctx, bool on);
+
   /// out = rank 0's `mine`, then rank 1's, ...; all of equal size. On the compute stream.
   void all_gather(Context<Cuda>& ctx, const void* mine, void* out, std::int64_t size_bytes);
 
@@ -78,6 +86,7 @@ class Communicator<Cuda> {
 
   ControlPlane& control_;
   Stream<Cuda>& compute_;
+  int prefill_max_ctas_;
   AllReduceTable table_;
   std::unique_ptr<NcclComm> decode_, prefill_;
   std::unique_ptr<PeerMemory> peers_;

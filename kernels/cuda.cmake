@@ -14,6 +14,7 @@ target_sources(tandem_kernels PRIVATE
   cuda/decode_choice.cc
   cuda/embed.cu
   cuda/gate_up_act.cu
+  cuda/gather_rows.cu
   cuda/gemv.cu
   cuda/gemv_add_norm.cu
   cuda/gemv_gate_up.cu

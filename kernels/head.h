@@ -9,8 +9,8 @@ namespace tandem::kernels {
 
 template <typename T, Device D>
 struct HeadArgs {
-  SampleView<D> samples;
-  TensorView<const T, D> normed;               ///< [num_tokens, hidden], final norm applied
+  SampleView<D> samples;                       ///< Null rows: `normed` holds just the samples.
+  TensorView<const T, D> normed;               ///< [rows, hidden], final norm applied
   const LinearWeight<T, D>* weight = nullptr;  ///< [vocab shard, hidden]
   float scale = 1.0f;                          ///< logits *= scale
   float softcap = 0.0f;                        ///< then cap * tanh(logit / cap); 0: none

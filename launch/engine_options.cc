@@ -58,6 +58,9 @@ void EngineOptions::add_to(po::options_description& options) {
       "auto | separate | shared: memory synchronization domains of compute and communication")(
       "all-reduce", po::value(&all_reduce)->default_value(all_reduce),
       "auto | oneshot | twoshot | nccl")(
+      "overlap", po::value(&overlap)->default_value(overlap),
+      "auto | on | off: sums over ranks under the other half of a prefill's computation; auto "
+      "measures from how many tokens on it pays")(
       "decode-matmul", po::value(&decode_matmul)->default_value(decode_matmul),
       "auto | streaming | cublaslt: who multiplies up to 8 rows of decode on a GPU; auto times "
       "both")("verbose,v", po::bool_switch(&verbose), "log what happens on every rank");
@@ -73,6 +76,7 @@ void EngineOptions::validate(int world_size, const std::string& command) const {
   require_one_of("--mem-sync-domains", mem_sync_domains, {"auto", "separate", "shared"});
   require_one_of("--all-reduce", all_reduce, {"auto", "oneshot", "twoshot", "nccl"});
   require_one_of("--decode-matmul", decode_matmul, {"auto", "streaming", "cublaslt"});
+  require_one_of("--overlap", overlap, {"auto", "on", "off"});
   TANDEM_REQUIRE(tensor_parallel_size >= 0, "--tensor-parallel-size must be at least 1, not ",
                  tensor_parallel_size);
   TANDEM_REQUIRE(tensor_parallel_size == 0 || tensor_parallel_size == world_size,

@@ -27,6 +27,7 @@ struct EngineOptions {
   std::string mem_sync_domains = "auto";
   std::string all_reduce = "auto";
   std::string decode_matmul = "auto";
+  std::string overlap = "auto";  ///< auto, on, off
   bool verbose = false;
 
   /// Adds these options to `options`; parsed values land in this object.

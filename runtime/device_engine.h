@@ -39,6 +39,7 @@ class DeviceEngine final : public Engine {
     EngineLimits limits;
     std::int64_t kv_segment_bytes = 0;
     bool use_graphs = true;
+    std::int32_t overlap_min_tokens = kNeverOverlap;  ///< Rows of a step that runs in two halves.
     int rank = 0, size = 1;
     comm::Progress* progress = nullptr;  ///< Where stages are published, or null.
     Recorder* recorder = nullptr;        ///< What the report of waits is made of, or null.
@@ -48,6 +49,10 @@ class DeviceEngine final : public Engine {
   /// Runs and captures every decode graph that steps can need, largest first; collective, at
   /// start-up. A device whose graphs cost nothing makes them when they are used.
   void capture_decode_graphs();
+
+  /// Seconds of a step of `tokens` prefill rows that belong to no sequence: all matmuls and sums
+  /// run, attention has no keys, and neither cache nor slots change. Collective; synchronous.
+  double time_prefill(std::int32_t tokens, bool overlapped);
 
   const EngineLimits& limits() const override { return limits_; }
   void submit(const BatchPlan& plan) override;
@@ -61,6 +66,9 @@ class DeviceEngine final : public Engine {
   void visit_graphs(const Visit& visit) const {
     for (const auto& [bucket, graph] : decode_graphs_) visit(graph);
   }
+  void set_trial(const PrefillTrial& trial) override { decoder_.set_trial(trial); }
+  void set_overlap_min_tokens(std::int32_t tokens) override { overlap_min_tokens_ = tokens; }
+
   /// For tests: this rank's logits of the last step.
   const HeadSampler<T, D>& sampler() const { return sampler_; }
 
@@ -78,8 +86,8 @@ class DeviceEngine final : public Engine {
     int turn = 0;
   };
 
-  void run_rows(const SampleChoice& choice);
-  void run_eager(const SampleChoice& choice, bool stamped);
+  void run_rows(const SampleChoice& choice, bool overlapped = false);
+  void run_eager(const SampleChoice& choice, bool overlapped, bool stamped);
   void run_decode(const SampleChoice& choice, DecodeBucket bucket);
   void read_back(const BatchPlan& plan, std::int32_t padded_decode);
   void copy_chunks(const BatchPlan& plan);
@@ -97,6 +105,7 @@ class DeviceEngine final : public Engine {
   std::array<Readback, 2> readback_;
   int turn_ = 0;
   std::deque<Pending> pending_;
+  std::int32_t overlap_min_tokens_;
   bool use_graphs_;
   std::atomic<bool> abandoned_{false};
   Recorder* recorder_;

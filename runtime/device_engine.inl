@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Bodies of DeviceEngine; included once per device by runtime/engine_<device>.cc.
+#include <chrono>
 #include <set>
 
 #include "runtime/decoder.inl"
@@ -42,6 +43,7 @@ DeviceEngine<T, D>::DeviceEngine(Parts parts)
       inputs_(limits_),
       decoder_(model_, limits_.max_num_batched_tokens),
       sampler_(*context_, model_, group_, limits_.max_num_seqs, limits_.max_num_batched_tokens),
+      overlap_min_tokens_(parts.overlap_min_tokens),
       use_graphs_(parts.use_graphs),
       recorder_(parts.recorder),
       stamps_(*context_, recorder_) {
@@ -73,7 +75,8 @@ void DeviceEngine<T, D>::submit(const BatchPlan& plan) {
     read_back(plan, bucket.rows);
   } else {
     inputs_.upload(*context_, plan, decode, plan.max_kv_tokens);
-    run_eager(choice, stamps_.begin_step(*context_, turn_));
+    run_eager(choice, plan.num_tokens() >= overlap_min_tokens_,
+              stamps_.begin_step(*context_, turn_));
     read_back(plan, decode);
   }
 }
@@ -92,25 +95,42 @@ void DeviceEngine<T, D>::copy_chunks(const BatchPlan& plan) {
 
 /// Everything between the uploaded plan and the sampled tokens; what a decode graph holds.
 template <typename T, Device D>
-void DeviceEngine<T, D>::run_rows(const SampleChoice& choice) {
-  const kernels::StepView<D> step = inputs_.view();
+void DeviceEngine<T, D>::run_rows(const SampleChoice& choice, bool overlapped) {
+  StepRows<D> rows = inputs_.rows();
+  rows.overlapped = overlapped && group_.size > 1 && rows.halves[1].step.num_tokens > 0;
   const kernels::SlotView<D> slots = slots_.view();
   OpTimer timer(*context_, Activity::kSlots, [] { return OpWork{}; });
   kernels::begin_step(*context_, inputs_.begin(slots));
   timer.stop();
-  const auto normed = decoder_.forward(*context_, group_, step, kv_.view(slots));
+  const auto scores = inputs_.scores();
+  const bool all_rows = scores.count > 0;
+  const auto normed =
+      decoder_.forward(*context_, group_, rows, inputs_.samples(), all_rows, kv_.view(slots));
   timer.start(Activity::kSample, [&] {
     return kernels::rows_work<float>(inputs_.samples().num_samples, sampler_.shard_width(), 1);
   });
-  const auto scores = inputs_.scores();
   sampler_.score(*context_, normed, scores.count, scores.rows, scores.targets);
-  sampler_.run(*context_, normed, step, inputs_.samples(), slots, slots_.bias(), choice);
+  sampler_.run(*context_, normed, all_rows, rows.whole.step, inputs_.samples(), slots,
+               slots_.bias(), choice);
 }
 
 template <typename T, Device D>
-void DeviceEngine<T, D>::run_eager(const SampleChoice& choice, bool stamped) {
-  if (!stamped) return run_rows(choice);
-  stamps_.into(*context_, stamps_.eager_list(), true, [&] { run_rows(choice); });
+double DeviceEngine<T, D>::time_prefill(std::int32_t tokens, bool overlapped) {
+  BatchPlan plan;
+  plan.segments.push_back({0, -tokens, std::vector<std::int32_t>(static_cast<std::size_t>(tokens)),
+                           /*sample=*/false});
+  inputs_.upload(*context_, plan, 0, 1);
+  context_->compute().synchronize();
+  const auto start = std::chrono::steady_clock::now();
+  run_rows(SampleChoice{}, overlapped);
+  context_->compute().synchronize();
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+template <typename T, Device D>
+void DeviceEngine<T, D>::run_eager(const SampleChoice& choice, bool overlapped, bool stamped) {
+  if (!stamped) return run_rows(choice, overlapped);
+  stamps_.into(*context_, stamps_.eager_list(), true, [&] { run_rows(choice, overlapped); });
   stamps_.use(stamps_.eager_list());
 }
 
@@ -118,7 +138,7 @@ template <typename T, Device D>
 void DeviceEngine<T, D>::run_decode(const SampleChoice& choice, DecodeBucket bucket) {
   const bool plain = choice.mode == SampleMode::kBest && !choice.process_logits && !choice.logprobs;
   const bool stamped = stamps_.begin_step(*context_, turn_);
-  if (!plain || !use_graphs_) return run_eager(choice, stamped);
+  if (!plain || !use_graphs_) return run_eager(choice, false, stamped);
   if (stamped) {
     StampedGraph& entry = stamped_graphs_[bucket];
     if (!entry.graph)

@@ -11,6 +11,7 @@
 
 #include "kernels/sample.h"
 #include "runtime/batch_plan.h"
+#include "runtime/prefill_trial.h"
 
 namespace tandem::runtime {
 
@@ -47,6 +48,10 @@ class Engine {
   virtual void abandon() noexcept {}
   /// After the last step, when a recorder was given: brings it what the device still holds.
   virtual void finish_recording() {}
+
+  /// Measurements only, between steps and equally on all ranks: how later steps with prefill run.
+  virtual void set_trial(const PrefillTrial&) {}
+  virtual void set_overlap_min_tokens(std::int32_t) {}
 };
 
 }  // namespace tandem::runtime

@@ -12,6 +12,7 @@
 #include "kernels/device/dtype.h"
 #include "runtime/engine.h"
 #include "runtime/model_config.h"
+#include "runtime/overlap_mode.h"
 #include "runtime/weights/checkpoint.h"
 
 namespace tandem {
@@ -38,6 +39,7 @@ struct EngineConfig {
   std::int32_t max_num_batched_tokens = 512;
   std::int64_t kv_cache_bytes = 0;           ///< Per rank, at most.
   std::int64_t kv_segment_bytes = 64 << 20;  ///< One step of growth.
+  OverlapMode overlap = OverlapMode::kAuto;  ///< Sums of prefill under its computation.
   int threads = 1;                           ///< CPU ranks: OpenMP threads of this rank.
   /// Of one rank: it runs the first shard of so many, and communication is left out. 0: the job's.
   int shard_of = 0;

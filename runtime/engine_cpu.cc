@@ -30,9 +30,15 @@ std::unique_ptr<Engine> make_engine(comm::ControlPlane& control, const ModelConf
   report->bytes_read = checkpoint.bytes_read();
   report->weight_bytes = loaded->weight_bytes;
   typename DeviceEngine<T, Cpu>::Parts parts{
-      std::move(context),      nullptr, std::move(*loaded), limits,
-      config.kv_segment_bytes, true,    control.rank(),     control.size()};
+      std::move(context), nullptr, std::move(*loaded), limits, config.kv_segment_bytes, true};
+  parts.rank = control.rank();
+  parts.size = control.size();
   parts.limits.synchronous = true;
+  // Nothing runs beside anything here: halves are for tests and measurements.
+  const OverlapMode overlap =
+      config.overlap == OverlapMode::kAuto ? OverlapMode::kOff : config.overlap;
+  parts.overlap_min_tokens =
+      overlap_min_tokens(control, overlap, config.max_num_batched_tokens, {});
   parts.progress = control.progress();
   parts.recorder = config.recorder;
   if (control.size() > 1) parts.communicator = std::make_unique<comm::Communicator<Cpu>>(control);

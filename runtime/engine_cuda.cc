@@ -80,16 +80,25 @@ std::unique_ptr<Engine> make_engine(comm::ControlPlane& control, const ModelConf
   const int comm_domain = context->comm_domain();
   std::unique_ptr<DeviceEngine<T, Cuda>> engine;
   control.together([&] {
-    engine = std::make_unique<DeviceEngine<T, Cuda>>(typename DeviceEngine<T, Cuda>::Parts{
-        std::move(context), std::move(communicator), std::move(*model), limits,
-        sizes.kv_segment_bytes, !sizes.cuda.enforce_eager, control.rank(), control.size(),
-        control.progress(), sizes.recorder});
+    typename DeviceEngine<T, Cuda>::Parts parts{std::move(context),     std::move(communicator),
+                                                std::move(*model),      limits,
+                                                sizes.kv_segment_bytes, !sizes.cuda.enforce_eager};
+    parts.rank = control.rank();
+    parts.size = control.size();
+    parts.progress = control.progress();
+    parts.recorder = sizes.recorder;
+    engine = std::make_unique<DeviceEngine<T, Cuda>>(std::move(parts));
   });
   const auto prepare_start = Clock::now();
   engine->capture_decode_graphs();
   control.together([&] {
     engine->visit_graphs([&](const Graph<Cuda>& graph) { graph.require_domains(0, comm_domain); });
   });
+  engine->set_overlap_min_tokens(
+      overlap_min_tokens(control, sizes.overlap, sizes.max_num_batched_tokens,
+                         [&](std::int32_t tokens, bool overlapped) {
+                           return engine->time_prefill(tokens, overlapped);
+                         }));
   report->prepare_seconds = seconds_since(prepare_start);
   report->seconds = seconds_since(start);
   return engine;

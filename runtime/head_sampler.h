@@ -27,10 +27,11 @@ class HeadSampler {
               std::int32_t max_samples, std::int32_t max_scores);
 
   /// Writes `tokens()[i]` for every sample, advances the slots; with `choice.logprobs` also
-  /// `logprobs()`.
-  void run(Context<D>& ctx, TensorView<const T, D> normed, const kernels::StepView<D>& step,
-           const kernels::SampleView<D>& samples, const kernels::SlotView<D>& slots,
-           const kernels::LogitBiasView<D>& bias, const SampleChoice& choice);
+  /// `logprobs()`. `normed` holds the sampled rows in their order, or `all_rows` of the step.
+  void run(Context<D>& ctx, TensorView<const T, D> normed, bool all_rows,
+           const kernels::StepView<D>& step, const kernels::SampleView<D>& samples,
+           const kernels::SlotView<D>& slots, const kernels::LogitBiasView<D>& bias,
+           const SampleChoice& choice);
 
   /// Log-probabilities of `targets[i]` after row `rows[i]` of `normed`, in `scores()`; before `run`
   /// of the same step. The head runs on as many rows at a time as can be sampled.

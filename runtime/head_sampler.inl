@@ -39,12 +39,14 @@ HeadSampler<T, D>::HeadSampler(Context<D>& ctx, const Model<T, D>& model,
 }
 
 template <typename T, Device D>
-void HeadSampler<T, D>::run(Context<D>& ctx, TensorView<const T, D> normed,
+void HeadSampler<T, D>::run(Context<D>& ctx, TensorView<const T, D> normed, bool all_rows,
                             const kernels::StepView<D>& step, const kernels::SampleView<D>& samples,
                             const kernels::SlotView<D>& slots,
                             const kernels::LogitBiasView<D>& bias, const SampleChoice& choice) {
   if (samples.num_samples == 0) return;
-  compute_logits(ctx, normed, samples);
+  kernels::SampleView<D> of_normed = samples;
+  if (!all_rows) of_normed.rows = nullptr;
+  compute_logits(ctx, normed, of_normed);
   kernels::ShardArgs<D> shard;
   shard.samples = samples;
   shard.positions = step.positions;

@@ -12,6 +12,7 @@
 #include "kernels/step.h"
 #include "runtime/batch_plan.h"
 #include "runtime/engine.h"
+#include "runtime/step_cut.h"
 
 namespace tandem::runtime {
 
@@ -21,7 +22,7 @@ class StepInputs {
   explicit StepInputs(const EngineLimits& limits)
       : seqs_(limits.max_num_seqs),
         tokens_(limits.max_num_batched_tokens),
-        head_(4 * std::int64_t{seqs_} + 1),
+        head_(6 * std::int64_t{seqs_} + 3),
         token_ids_(tokens_),
         positions_(tokens_),
         row_slots_(tokens_),
@@ -37,18 +38,25 @@ class StepInputs {
               std::int32_t max_kv_tokens) {
     std::vector<std::int32_t> rows(plan.decode_slots);
     rows.resize(static_cast<std::size_t>(num_decode), -1);
+    const StepCut cut = cut_step(num_decode, plan.segments);
     describe(plan, num_decode, max_kv_tokens);
+    describe_halves(cut);
     if (plan.segments.empty() && rows == uploaded_rows_) return;
     turn_ ^= 1;
     std::int32_t* host = staging_[turn_].data();
     std::copy(rows.begin(), rows.end(), host);
     fill_samples(plan, rows, host);
+    for (const std::size_t which : {0u, 1u})
+      std::copy(cut.segment_begin[which].begin(), cut.segment_begin[which].end(),
+                host + half_begins(which));
     copy_to_device(ctx, head_.data(), host, head_.size() * 4);
     if (!plan.segments.empty()) upload_prefill(ctx, plan, num_decode);
     uploaded_rows_ = plan.segments.empty() ? rows : std::vector<std::int32_t>{-2};
   }
 
   kernels::StepView<D> view() const { return view_; }
+  /// The step's rows; the halves are there for steps with segments only.
+  StepRows<D> rows() const { return {{view_, 0}, halves_, false}; }
   kernels::SampleView<D> samples() const {
     return {num_samples_, head_.data() + seqs_, head_.data() + 2 * seqs_};
   }
@@ -82,6 +90,27 @@ class StepInputs {
     num_samples_ = num_decode;
     for (const PrefillSegment& segment : plan.segments) num_samples_ += segment.sample ? 1 : 0;
     num_scores_ = plan.num_scores();
+  }
+
+  /// Where the first rows of a half's segments lie in `head_`.
+  std::int64_t half_begins(std::size_t which) const {
+    return 4 * std::int64_t{seqs_} + 1 + static_cast<std::int64_t>(which) * (seqs_ + 1);
+  }
+
+  void describe_halves(const StepCut& cut) {
+    for (const std::size_t which : {0u, 1u}) {
+      const std::int32_t first = which == 0 ? 0 : cut.row;
+      kernels::StepView<D> step = view_;
+      step.num_tokens = which == 0 ? cut.row : view_.num_tokens - cut.row;
+      step.num_decode = which == 0 ? view_.num_decode : 0;
+      step.num_segments = static_cast<std::int32_t>(cut.segment_begin[which].size()) - 1;
+      step.max_segment_tokens = cut.longest[which];
+      step.token_ids += first;
+      step.positions += first;
+      step.slots += first;
+      step.segment_begin = head_.data() + half_begins(which);
+      halves_[which] = {step, first};
+    }
   }
 
   /// Rows and slots of the samples, and the segments' first rows.
@@ -138,12 +167,14 @@ class StepInputs {
   }
 
   std::int32_t seqs_, tokens_;
-  Buffer<std::int32_t, D> head_;  ///< decode slots, sample rows, sample slots, segment begins
+  /// Decode slots, sample rows, sample slots, segment begins, segment begins of either half.
+  Buffer<std::int32_t, D> head_;
   Buffer<std::int32_t, D> token_ids_, positions_, row_slots_, score_rows_, score_targets_;
   std::array<HostBuffer<std::int32_t, D>, 2> staging_;
   int turn_ = 0;
   std::vector<std::int32_t> uploaded_rows_{-2};
   kernels::StepView<D> view_;
+  std::array<StepPart<D>, 2> halves_;
   std::int32_t num_samples_ = 0, num_scores_ = 0;
 };
 

@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/head.h"
 
-#include <algorithm>
 #include <cmath>
 
 #include "kernels/device/cpu/context.h"
+#include "kernels/gather_rows.h"
 
 namespace tandem::kernels {
 
 template <typename T>
 void head(Context<Cpu>& ctx, const HeadArgs<T, Cpu>& args) {
-  const std::int64_t hidden = args.normed.cols;
-  for (std::int64_t i = 0; i < args.samples.num_samples; ++i) {
-    const T* row = args.normed.row(args.samples.rows[i]);
-    std::copy(row, row + hidden, args.gathered.row(i));
+  TensorView<const T, Cpu> x = args.normed;
+  if (args.samples.rows != nullptr) {
+    x = {args.gathered.data, args.samples.num_samples, args.normed.cols};
+    gather_rows<T>(ctx, {args.samples.rows, args.normed,
+                         args.gathered.slice_rows(0, args.samples.num_samples)});
   }
-  TensorView<const T, Cpu> x(args.gathered.data, args.samples.num_samples, hidden);
   matmul<T, float>(ctx, x, *args.weight, args.logits);
   if (args.scale == 1.0f && args.softcap == 0.0f) return;
 #pragma omp parallel for

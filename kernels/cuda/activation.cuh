@@ -9,7 +9,7 @@ namespace tandem::kernels {
 __device__ __forceinline__ float activate(GateActivation activation, float x) {
   switch (activation) {
     case GateActivation::kSilu:
-      return x / (1.0f + __expf(-x));
+      return __fdividef(x, 1.0f + __expf(-x));
     case GateActivation::kGeluTanh:
       return 0.5f * x * (1.0f + tanhf(0.7978845608f * (x + 0.044715f * x * x * x)));
     case GateActivation::kGelu:

@@ -3,22 +3,12 @@
 
 #include "kernels/cuda/gemv.h"
 #include "kernels/cuda/numeric.cuh"
+#include "kernels/gather_rows.h"
 
 namespace tandem::kernels {
 namespace {
 
 constexpr int kThreads = 256;
-
-template <typename E>
-__global__ void gather_rows_kernel(const std::int32_t* rows, const E* from,
-                                   std::int64_t from_stride, E* to, std::int64_t to_stride,
-                                   int columns) {
-  pdl_wait();
-  pdl_trigger();
-  const E* source = from + rows[blockIdx.x] * from_stride;
-  for (int i = threadIdx.x; i < columns; i += blockDim.x)
-    to[blockIdx.x * to_stride + i] = source[i];
-}
 
 __global__ void scale_logits_kernel(float* logits, std::int64_t stride, int columns, float scale,
                                     float softcap) {
@@ -36,16 +26,17 @@ __global__ void scale_logits_kernel(float* logits, std::int64_t stride, int colu
 template <typename T>
 void head(Context<Cuda>& ctx, const HeadArgs<T, Cuda>& args) {
   if (args.samples.num_samples == 0) return;
-  const int hidden = static_cast<int>(args.normed.cols);
-  launch(ctx, dependent(dim3(args.samples.num_samples), dim3(kThreads)),
-         gather_rows_kernel<cuda_t<T>>, args.samples.rows, to_cuda(args.normed.data),
-         args.normed.stride, to_cuda(args.gathered.data), args.gathered.stride, hidden);
-  TensorView<const T, Cuda> gathered(args.gathered.data, args.samples.num_samples, hidden);
-  gathered.stride = args.gathered.stride;
+  TensorView<const T, Cuda> x = args.normed;
+  if (args.samples.rows != nullptr) {
+    x = {args.gathered.data, args.samples.num_samples, args.normed.cols};
+    x.stride = args.gathered.stride;
+    gather_rows<T>(ctx, {args.samples.rows, args.normed,
+                         args.gathered.slice_rows(0, args.samples.num_samples)});
+  }
   TensorView<float, Cuda> logits = args.logits.slice_rows(0, args.samples.num_samples);
   if constexpr (sizeof(T) == 2)
-    if (gemv(ctx, gathered, args.weight->data(), logits, args.scale, args.softcap)) return;
-  matmul(ctx, gathered, *args.weight, logits);
+    if (gemv(ctx, x, args.weight->data(), logits, args.scale, args.softcap)) return;
+  matmul(ctx, x, *args.weight, logits);
   if (args.scale == 1.0f && args.softcap == 0.0f) return;
   const int columns = static_cast<int>(logits.cols);
   launch(ctx, dependent(dim3((columns + kThreads - 1) / kThreads, logits.rows), dim3(kThreads)),

@@ -53,7 +53,8 @@ struct Job {
   ModelConfig config;
   std::unique_ptr<Engine> engine;
 
-  Job(const std::string& name, DType dtype, std::int32_t max_batched_tokens = 64)
+  Job(const std::string& name, DType dtype, std::int32_t max_batched_tokens = 64,
+      OverlapMode overlap = OverlapMode::kOff)
       : control(tandem::testing::world()), config(read_model_config(folder(name))) {
     const Checkpoint checkpoint = Checkpoint::open(folder(name));
     checkpoint.require_fits(config);
@@ -64,6 +65,7 @@ struct Job {
     sizes.max_num_batched_tokens = max_batched_tokens;
     sizes.kv_cache_bytes = 64 << 20;
     sizes.kv_segment_bytes = 1 << 16;
+    sizes.overlap = overlap;
     engine = tandem::testing::make_engine(control, config, checkpoint, sizes);
   }
 
@@ -211,6 +213,45 @@ TEST_P(EngineTest, LogprobsOfThePromptEqualTransformers) {
     ++compared;
   }
   EXPECT_GE(compared, 3);
+}
+
+/// Prefills all cases in one step and returns the logits of the last one's last token.
+std::vector<float> prefill_at_once(Job& job, const std::vector<Case>& cases) {
+  BatchPlan plan;
+  for (std::size_t i = 0; i < cases.size(); ++i) {
+    const auto slot = static_cast<std::int32_t>(i);
+    plan.inits.push_back({slot, {}, {}, {}, {}});
+    plan.assigns.push_back({slot, 0, 1 + slot});
+    plan.segments.push_back({slot, 0, cases[i].prompt, i + 1 == cases.size()});
+    plan.max_kv_tokens =
+        std::max(plan.max_kv_tokens, static_cast<std::int32_t>(cases[i].prompt.size()));
+  }
+  plan.mapped_chunks = static_cast<std::int32_t>(cases.size()) + 1;
+  job.engine->submit(plan);
+  job.engine->collect();
+  return job.logits();
+}
+
+// The same sums in the same order: only matmuls of other numbers of rows may round otherwise.
+TEST_P(EngineTest, OverlappedHalvesGiveTheSameNumbers) {
+  const std::vector<Case> cases = read_cases(GetParam());
+  std::vector<float> plain, overlapped;
+  {
+    Job job(GetParam(), DType::kF32, 256);
+    plain = prefill_at_once(job, cases);
+  }
+  Job job(GetParam(), DType::kF32, 256, OverlapMode::kOn);
+  overlapped = prefill_at_once(job, cases);
+  ASSERT_EQ(plain.size(), overlapped.size());
+  for (std::size_t i = 0; i < plain.size(); ++i)
+    ASSERT_NEAR(plain[i], overlapped[i], 1e-5f * (1.0f + std::fabs(plain[i]))) << i;
+  // Steps that mix decode rows with cut prompts, through the scheduler.
+  std::vector<Request> requests;
+  for (std::size_t i = 0; i < cases.size(); ++i)
+    requests.push_back(greedy(static_cast<RequestId>(i), cases[i]));
+  Job pieces(GetParam(), DType::kF32, /*max_batched_tokens=*/9, OverlapMode::kOn);
+  const auto texts = pieces.generate(requests);
+  for (std::size_t i = 0; i < cases.size(); ++i) EXPECT_EQ(texts[i], cases[i].greedy) << i;
 }
 
 // bfloat16 rounds every activation to 8 bits: logits move by about 2^-8 of their size per layer.
