@@ -35,6 +35,8 @@ class Communicator<Cpu> {
   void all_reduce_sum_beside(Context<Cpu>& ctx, Span<T, Cpu> data) {
     all_reduce_sum(ctx, data);
   }
+  /// Whether sums on the comm stream are in a memory sync domain of their own; A/B measurements.
+  void separate_domains(Context<Cpu>&, bool) {}
   /// Whether matmuls leave room for a sum that runs beside them.
   void share_device(Context<Cpu>&, bool) {}
 

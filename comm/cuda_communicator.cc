@@ -189,6 +189,12 @@ void Communicator<Cuda>::all_reduce_sum_on(Stream<Cuda>& stream, Span<T, Cuda> d
                              nccl_type(dtype_of<T>), ncclSum, nccl(stream), stream.handle()));
 }
 
+void Communicator<Cuda>::separate_domains(Context<Cuda>& ctx, bool on) {
+  SyncDomain domain = ctx.comm().domain();
+  domain.physical_remote = on && ctx.num_domains() > 1 ? 1 : 0;
+  if (domain != ctx.comm().domain()) ctx.comm().set_domain(domain);
+}
+
 void Communicator<Cuda>::share_device(Context<Cuda>& ctx, bool on) {
   ctx.cublaslt().set_sm_target(on && size() > 1 ? ctx.num_sms() - prefill_max_ctas_ : 0);
 }

@@ -50,6 +50,8 @@ class Communicator<Cuda> {
   void all_reduce_sum_beside(Context<Cuda>& ctx, Span<T, Cuda> data) {
     all_reduce_sum_on(ctx.comm(), data);
   }
+  /// Whether later sums on the comm stream are in a memory sync domain of their own.
+  void separate_domains(Context<Cuda>& ctx, bool on);
   /// Whether later matmuls plan for the SMs that an eager NCCL collective leaves.
   void share_device(Context<Cuda>& ctx, bool on);
 

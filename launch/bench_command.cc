@@ -4,7 +4,10 @@
 #include <cstdio>
 
 #include "kernels/device/error.h"
+#include "launch/bench/domains.h"
 #include "launch/bench/latency.h"
+#include "launch/bench/mixed.h"
+#include "launch/bench/overlap.h"
 #include "launch/bench/scaling.h"
 #include "launch/command_line.h"
 
@@ -16,6 +19,11 @@ const std::vector<Command>& kinds() {
       {"latency", "time to first token and per output token, beside the hardware's floor",
        run_bench_latency},
       {"shard", "the same for one rank's shard, communication left out", run_bench_shard},
+      {"domains", "what memory synchronization domains are worth on this GPU", run_bench_domains},
+      {"mixed", "what a long prompt does to answers that are being written, and they to it",
+       run_bench_mixed},
+      {"overlap", "what communication costs a prefill, with and without overlap",
+       run_bench_overlap},
       {"scaling", "latency on 1, 2, 4, ... ranks, each a job that it starts: speed-up, efficiency",
        run_bench_scaling},
   };

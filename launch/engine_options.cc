@@ -44,7 +44,10 @@ void EngineOptions::add_to(po::options_description& options) {
       "sequences of one step")(
       "max-num-batched-tokens",
       po::value(&max_num_batched_tokens)->default_value(max_num_batched_tokens),
-      "token rows of one step")("kv-cache-memory", po::value(&kv_cache_memory),
+      "token rows of one step")(
+      "max-num-mixed-tokens", po::value(&mixed_step_tokens)->default_value(mixed_step_tokens),
+      "token rows of a step that decodes and prefills: fewer keep the pace of answers while long "
+      "prompts come in, 0 lets such a step be as large as any")("kv-cache-memory", po::value(&kv_cache_memory),
                                 "KV cache per rank at most, for example 4GiB")(
       "gpu-memory-utilization",
       po::value(&gpu_memory_utilization)->default_value(gpu_memory_utilization, "0.9"),
@@ -90,6 +93,8 @@ void EngineOptions::validate(int world_size, const std::string& command) const {
       max_num_batched_tokens >= max_num_seqs, "--max-num-batched-tokens ", max_num_batched_tokens,
       " is less than --max-num-seqs ", max_num_seqs,
       "; each running sequence needs one token of a step: raise the first or lower the second");
+  TANDEM_REQUIRE(mixed_step_tokens >= 0, "--max-num-mixed-tokens must be at least 0, not ",
+                 mixed_step_tokens);
   TANDEM_REQUIRE(gpu_memory_utilization > 0 && gpu_memory_utilization <= 1,
                  "--gpu-memory-utilization must lie in (0, 1], not ", gpu_memory_utilization);
   TANDEM_REQUIRE(threads >= 0, "--threads must be at least 1, not ", threads);

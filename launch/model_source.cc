@@ -99,6 +99,7 @@ runtime::EngineConfig engine_config(const Ranks& ranks, const EngineOptions& opt
   if (ranks.first()) log_split(model, config.dtype, ranks.control.size());
   config.max_num_seqs = options.max_num_seqs;
   config.max_num_batched_tokens = options.max_num_batched_tokens;
+  config.mixed_step_tokens = options.mixed_step_tokens;
   config.overlap = runtime::parse_overlap(options.overlap);
   const std::vector<Place> places = place_ranks(
       ranks.session, ranks.control, query_devices(),

@@ -126,6 +126,7 @@ void serve(ApiServer& server, runtime::EngineLoop& loop, const std::string& host
 
 int run_serve(Ranks& ranks, const std::vector<std::string>& arguments) {
   Options options;
+  options.engine.mixed_step_tokens = kServedMixedTokens;
   if (!parse(ranks, arguments, options)) return 0;
   const ModelSource source = open_model(ranks, options.engine);
   const std::string device = choose_device(ranks, options.engine.device);

@@ -40,6 +40,10 @@ EngineLimits plan_cache(comm::ControlPlane& control, const ModelConfig& model,
   limits.max_num_seqs = config.max_num_seqs;
   limits.max_num_batched_tokens = config.max_num_batched_tokens;
   limits.max_model_len = config.max_model_len;
+  limits.mixed_step_tokens = config.mixed_step_tokens;
+  // Per token 2 operations a parameter, and 4 a query column, layer and visible key.
+  limits.attention_equal_tokens = static_cast<std::int32_t>(
+      model.num_parameters() / (2 * model.num_heads * model.head_dim * model.num_layers()));
   limits.num_chunks = static_cast<std::int32_t>(chunks);
   limits.growth_chunks = static_cast<std::int32_t>(
       std::max<std::int64_t>(control.min(segment / geometry.chunk_bytes()), 1));

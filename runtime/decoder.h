@@ -48,6 +48,7 @@ class Decoder {
     TensorView<T, D> partial;
     kernels::AddNormArgs<T, D> args;
     Activity activity = Activity::kProject;  ///< What the product is recorded as.
+    bool last = false;                       ///< No matmul of this decoder follows.
   };
 
   void run_whole(Context<D>& ctx, const parallel::TpGroup<D>& group, const Part& part,

@@ -34,6 +34,7 @@ TensorView<const T, D> Decoder<T, D>::forward(Context<D>& ctx, const parallel::T
                                               const StepRows<D>& rows,
                                               const kernels::SampleView<D>& samples, bool all_rows,
                                               const kernels::KvView<T, D>& kv) {
+  deferred_ = {};
   if (rows.overlapped)
     run_halves(ctx, group, rows.halves, kv);
   else
@@ -150,7 +151,10 @@ template <typename T, Device D>
 void Decoder<T, D>::project(Context<D>& ctx, const parallel::TpGroup<D>& group,
                             const Joint& joint) {
   if (trial_.compute && trial_.communicate) {
-    parallel::project_reduce_add_norm(ctx, group, joint.x, *joint.weight, joint.partial, joint.args,
+    kernels::AddNormArgs<T, D> args = joint.args;
+    // The rows after the last layer are read by an op that may take only some of them.
+    if (!joint.last) args.deferred = &deferred_;
+    parallel::project_reduce_add_norm(ctx, group, joint.x, *joint.weight, joint.partial, args,
                                       joint.activity);
     return;
   }
@@ -182,8 +186,8 @@ kernels::EmbedArgs<T, D> Decoder<T, D>::embed_args(const Part& part) const {
 }
 
 template <typename T, Device D>
-void Decoder<T, D>::attend(Context<D>& ctx, const Part& part, const kernels::KvView<T, D>& kv,
-                           std::int64_t layer) {
+void Decoder<T, D>::attend(Context<D>& ctx, const parallel::TpGroup<D>& group, const Part& part,
+                           const kernels::KvView<T, D>& kv, std::int64_t layer) {
   if (!trial_.compute) return;
   const ModelConfig& config = model_.config;
   const LayerConfig& layer_config = config.layers[layer];
@@ -268,6 +272,7 @@ typename Decoder<T, D>::Joint Decoder<T, D>::after_mlp(const Carried& rows, std:
   joint.x = read_only(rows_of(activated_, first, rows.residual.rows, intermediate_));
   joint.weight = &weights.down;
   joint.activity = Activity::kDown;
+  joint.last = layer + 1 == model_.config.num_layers();
   joint.partial = rows_of(partial_, first, rows.residual.rows, model_.config.hidden_size);
   joint.args =
       add_norm_args(rows, weights.down_bias, weights.mlp_post_norm, norm_before_layer(layer + 1));

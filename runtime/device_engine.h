@@ -66,7 +66,7 @@ class DeviceEngine final : public Engine {
   void visit_graphs(const Visit& visit) const {
     for (const auto& [bucket, graph] : decode_graphs_) visit(graph);
   }
-  void set_trial(const PrefillTrial& trial) override { decoder_.set_trial(trial); }
+  void set_trial(const PrefillTrial& trial) override;
   void set_overlap_min_tokens(std::int32_t tokens) override { overlap_min_tokens_ = tokens; }
 
   /// For tests: this rank's logits of the last step.
@@ -106,6 +106,7 @@ class DeviceEngine final : public Engine {
   int turn_ = 0;
   std::deque<Pending> pending_;
   std::int32_t overlap_min_tokens_;
+  bool shared_domain_ = false;  ///< Of a trial.
   bool use_graphs_;
   std::atomic<bool> abandoned_{false};
   Recorder* recorder_;

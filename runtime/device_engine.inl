@@ -115,10 +115,20 @@ void DeviceEngine<T, D>::run_rows(const SampleChoice& choice, bool overlapped) {
 }
 
 template <typename T, Device D>
+void DeviceEngine<T, D>::set_trial(const PrefillTrial& trial) {
+  decoder_.set_trial(trial);
+  if (communicator_ != nullptr && trial.shared_domain != shared_domain_)
+    communicator_->separate_domains(*context_, !trial.shared_domain);
+  shared_domain_ = trial.shared_domain;
+}
+
+template <typename T, Device D>
 double DeviceEngine<T, D>::time_prefill(std::int32_t tokens, bool overlapped) {
   BatchPlan plan;
-  plan.segments.push_back({0, -tokens, std::vector<std::int32_t>(static_cast<std::size_t>(tokens)),
-                           /*sample=*/false});
+  PrefillSegment segment;
+  segment.begin = -tokens;
+  segment.tokens.resize(static_cast<std::size_t>(tokens));
+  plan.segments.push_back(std::move(segment));
   inputs_.upload(*context_, plan, 0, 1);
   context_->compute().synchronize();
   const auto start = std::chrono::steady_clock::now();

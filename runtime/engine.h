@@ -27,7 +27,12 @@ struct StepOutput {
 struct EngineLimits {
   std::int32_t max_num_seqs = 0;            ///< Slots.
   std::int32_t max_num_batched_tokens = 0;  ///< Token rows of a step.
-  std::int32_t max_model_len = 0;           ///< Tokens of a sequence, prompt and answer.
+  /// Rows of a step that holds decode rows and prompt tokens; 0: as many as any step has. Bounds
+  /// what a long prompt adds to the time between two tokens of the others.
+  std::int32_t mixed_step_tokens = 0;
+  /// Context at which attention of a prompt token costs as much as its matmuls; 0: never counted.
+  std::int32_t attention_equal_tokens = 0;
+  std::int32_t max_model_len = 0;  ///< Tokens of a sequence, prompt and answer.
   std::int32_t num_chunks = 0;     ///< Chunks the cache can ever hold; chunk 0 is reserved.
   std::int32_t mapped_chunks = 0;  ///< Chunks it holds now.
   std::int32_t growth_chunks = 0;  ///< Chunks of one segment of growth.

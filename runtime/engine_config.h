@@ -37,6 +37,7 @@ struct EngineConfig {
   std::int32_t max_model_len = 4096;
   std::int32_t max_num_seqs = 16;
   std::int32_t max_num_batched_tokens = 512;
+  std::int32_t mixed_step_tokens = 0;        ///< See EngineLimits.
   std::int64_t kv_cache_bytes = 0;           ///< Per rank, at most.
   std::int64_t kv_segment_bytes = 64 << 20;  ///< One step of growth.
   OverlapMode overlap = OverlapMode::kAuto;  ///< Sums of prefill under its computation.

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "comm/cuda_communicator.h"
+#include "kernels/cuda/attend_kernels.h"
 #include "kernels/device/cuda/check.h"
 #include "kernels/device/cuda/context.h"
 #include "kernels/device/cuda/event.h"
@@ -64,6 +65,9 @@ std::unique_ptr<Engine> make_engine(comm::ControlPlane& control, const ModelConf
     model.emplace(
         ModelLoader<T, Cuda>(*context, checkpoint, config, shard).load(sizes.max_model_len));
   });
+  const std::string fallback =
+      kernels::prefill_attention_fallback(dtype_of<T>, config.head_dim, config.attention_softcap);
+  if (!fallback.empty() && control.rank() == 0) log_info(fallback);
   report->load_seconds = seconds_since(start);
   report->bytes_read = checkpoint.bytes_read();
   report->weight_bytes = model->weight_bytes;
@@ -94,11 +98,14 @@ std::unique_ptr<Engine> make_engine(comm::ControlPlane& control, const ModelConf
   control.together([&] {
     engine->visit_graphs([&](const Graph<Cuda>& graph) { graph.require_domains(0, comm_domain); });
   });
-  engine->set_overlap_min_tokens(
-      overlap_min_tokens(control, sizes.overlap, sizes.max_num_batched_tokens,
-                         [&](std::int32_t tokens, bool overlapped) {
-                           return engine->time_prefill(tokens, overlapped);
-                         }));
+  // Ranks on one GPU only take each other's time: there is nothing worth measuring.
+  const bool on = sizes.overlap == OverlapMode::kOn;
+  const OverlapMode overlap =
+      on || !sizes.cuda.allow_shared_gpu ? sizes.overlap : OverlapMode::kOff;
+  engine->set_overlap_min_tokens(overlap_min_tokens(
+      control, overlap, sizes.max_num_batched_tokens, [&](std::int32_t tokens, bool overlapped) {
+        return engine->time_prefill(tokens, overlapped);
+      }));
   report->prepare_seconds = seconds_since(prepare_start);
   report->seconds = seconds_since(start);
   return engine;

@@ -6,6 +6,7 @@
 
 #include <deque>
 #include <map>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -33,8 +34,11 @@ struct Scheduler::Impl {
       : config(std::move(c)), residency(config.limits, config.prefix_caching) {}
 
   void plan_decodes(BatchPlan& plan);
+  void limit_prefill(const BatchPlan& plan);
   void plan_prefills(BatchPlan& plan);
   void plan_admissions(BatchPlan& plan);
+  bool can_prefill() const { return budget > 0 && (!work_left || *work_left >= 1); }
+  double token_work(std::int32_t position) const;
   void add_segment(const SequencePtr& sequence, BatchPlan& plan);
   void add_scores(const SequencePtr& sequence, PrefillSegment& segment);
   void add_sample(const SequencePtr& sequence, std::int32_t position, BatchPlan& plan);
@@ -61,6 +65,8 @@ struct Scheduler::Impl {
   PlannedStep current;
   std::vector<std::pair<SequencePtr, std::int32_t>> advances;  ///< (sequence, new `planned`)
   std::int32_t budget = 0;                                     ///< Token rows left.
+  /// Prompt tokens left to a step with decode rows, in tokens at the start of a context.
+  std::optional<double> work_left;
   std::int32_t stalled = 0;  ///< Sequences that wait for a chunk that is coming back.
   bool preempted = false;
 

@@ -2,6 +2,8 @@
 #include "kernels/add_norm.h"
 
 #include "kernels/cuda/gemv.h"
+#include "kernels/cuda/linear_cublaslt.h"
+#include "kernels/cuda/load_floats.cuh"
 #include "kernels/cuda/numeric.cuh"
 
 namespace tandem::kernels {
@@ -37,9 +39,11 @@ __global__ void add_norm_kernel(AddNormParams<E> p) {
       const int at = (k * blockDim.x + threadIdx.x) * N;
       if (at >= p.hidden) continue;
       const auto v = load_vec<E, N>(p.branch + row * p.branch_stride + at);
+      float bias[N] = {};
+      if (p.bias != nullptr) load_floats<N>(p.bias + at, bias);
 #pragma unroll
       for (int j = 0; j < N; ++j) {
-        x[k][j] = to_float(v.at[j]) + (p.bias != nullptr ? p.bias[at + j] : 0.0f);
+        x[k][j] = to_float(v.at[j]) + bias[j];
         square += x[k][j] * x[k][j];
       }
     }
@@ -49,8 +53,10 @@ __global__ void add_norm_kernel(AddNormParams<E> p) {
       for (int k = 0; k < kItems; ++k) {
         const int at = (k * blockDim.x + threadIdx.x) * N;
         if (at >= p.hidden) continue;
+        float weight[N];
+        load_floats<N>(p.post_weight + at, weight);
 #pragma unroll
-        for (int j = 0; j < N; ++j) x[k][j] *= factor * p.post_weight[at + j];
+        for (int j = 0; j < N; ++j) x[k][j] *= factor * weight[j];
       }
     }
   }
@@ -79,11 +85,13 @@ __global__ void add_norm_kernel(AddNormParams<E> p) {
   for (int k = 0; k < kItems; ++k) {
     const int at = (k * blockDim.x + threadIdx.x) * N;
     if (at >= p.hidden) continue;
+    float weight[N];
+#pragma unroll
+    for (float& one : weight) one = 1.0f;
+    if (p.next_weight != nullptr) load_floats<N>(p.next_weight + at, weight);
     Vec<E, N> v;
 #pragma unroll
-    for (int j = 0; j < N; ++j)
-      v.at[j] = from_float<E>(p.next_weight != nullptr ? x[k][j] * factor * p.next_weight[at + j]
-                                                       : x[k][j]);
+    for (int j = 0; j < N; ++j) v.at[j] = from_float<E>(x[k][j] * factor * weight[j]);
     store_vec(p.normed + row * p.normed_stride + at, v);
   }
 }
@@ -124,7 +132,8 @@ void add_norm(Context<Cuda>& ctx, const AddNormArgs<T, Cuda>& args) {
   const bool wide = params.hidden % kN == 0 && params.branch_stride % kN == 0 &&
                     params.residual_stride % kN == 0 && params.normed_stride % kN == 0 &&
                     aligned_to(params.branch, 16) && aligned_to(params.residual, 16) &&
-                    aligned_to(params.normed, 16);
+                    aligned_to(params.normed, 16) && aligned_to(params.bias, 16) &&
+                    aligned_to(params.post_weight, 16) && aligned_to(params.next_weight, 16);
   if (wide)
     launch_add_norm<E, kN>(ctx, args.residual.rows, params);
   else
@@ -138,6 +147,16 @@ void project_add_norm(Context<Cuda>& ctx, TensorView<const T, Cuda> x,
   if (args.deferred != nullptr) args.deferred->parts = 0;
   if constexpr (sizeof(T) == 2)
     if (gemv_add_norm(ctx, x, w.data(), scratch, args)) return;
+  // Prefill, and nothing between the product and the sum: the matmul adds it to the residual while
+  // it stores (one rounding less, 4 bytes an element less to move), and only the norm is left.
+  constexpr std::int64_t kDecodeRows = 64;
+  if (x.rows > kDecodeRows && args.bias == nullptr && args.post_norm.weight == nullptr) {
+    add_matmul(ctx, x, w, args.scale, args.residual, scratch);
+    AddNormArgs<T, Cuda> norm_only = args;
+    norm_only.branch = {};
+    add_norm(ctx, norm_only);
+    return;
+  }
   AddNormArgs<T, Cuda> with_branch = args;
   with_branch.branch = {scratch.data, scratch.rows, scratch.cols};
   with_branch.branch.stride = scratch.stride;

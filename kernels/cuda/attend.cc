@@ -4,6 +4,7 @@
 #include "kernels/cuda/attend_kernels.h"
 #include "kernels/cuda/attend_prefill.h"
 #include "kernels/device/dtype.h"
+#include "kernels/device/error.h"
 
 namespace tandem::kernels {
 
@@ -28,6 +29,17 @@ void attend(Context<Cuda>& ctx, const AttendArgs<T, Cuda>& args) {
     }
     if (!done) attend_any(ctx, args, decode, prefill);
   }
+}
+
+std::string prefill_attention_fallback(DType type, std::int64_t head_dim, float softcap) {
+  const std::string kind = concat("prefill attention of ", name(type), " with head size ", head_dim,
+                                  softcap > 0 ? " and capped scores" : "");
+  if (type == DType::kF32) return kind + " runs on the plain float kernel, which is slow";
+  const bool mma = head_dim == 80 || head_dim == 96 || head_dim == 256;
+  if (head_dim != 64 && head_dim != 128)
+    return concat(kind, mma ? " runs on the mma.sync kernel" : " runs on the plain float kernel",
+                  "; the fast one is for head sizes 64 and 128");
+  return softcap > 0 ? kind + " runs on the mma.sync kernel; the fast one has no cap" : "";
 }
 
 template void attend<float>(Context<Cuda>&, const AttendArgs<float, Cuda>&);

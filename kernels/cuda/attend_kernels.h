@@ -3,8 +3,11 @@
 // shapes only: false means that nothing was enqueued. All of them write zeros for inert rows.
 #pragma once
 
+#include <string>
+
 #include "kernels/attend.h"
 #include "kernels/device/cuda/context.h"
+#include "kernels/device/dtype.h"
 
 namespace tandem::kernels {
 
@@ -20,5 +23,8 @@ bool attend_prefill_mma(Context<Cuda>& ctx, const AttendArgs<T, Cuda>& args);
 template <typename T>
 void attend_any(Context<Cuda>& ctx, const AttendArgs<T, Cuda>& args, std::int32_t first_row,
                 std::int32_t num_rows);
+
+/// One line for the log when prefill of this model has no TMA and wgmma kernel; empty when it has.
+std::string prefill_attention_fallback(DType type, std::int64_t head_dim, float softcap);
 
 }  // namespace tandem::kernels

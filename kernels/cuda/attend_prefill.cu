@@ -37,7 +37,7 @@ __device__ __forceinline__ void init_barriers(SharedMemory<kHeadDim>& shared) {
   fence_barrier_init();
 }
 
-template <typename E, int kHeadDim, bool kCount>
+template <typename E, int kHeadDim, bool kCount, bool kSplit>
 __global__ void __launch_bounds__(kThreads, 1)
     attend_prefill_kernel(const __grid_constant__ Params params) {
   extern __shared__ std::uint8_t dynamic[];
@@ -51,7 +51,7 @@ __global__ void __launch_bounds__(kThreads, 1)
     if (threadIdx.x < kWarp) Producer<kHeadDim>(params, shared).run();
   } else {
     take_registers<kConsumerRegisters>();
-    Consumer<E, kHeadDim, kCount>(params, shared, warpgroup - 1).run();
+    Consumer<E, kHeadDim, kCount, kSplit>(params, shared, warpgroup - 1).run();
   }
 }
 
@@ -105,8 +105,39 @@ Params make_params(const AttendArgs<T, Cuda>& args) {
   params.num_kv_heads = kv.num_kv_heads;
   params.heads_per_section = heads_per_section(args);
   params.window = args.window;
+  params.splits = 1;
+  params.first_row = step.num_decode;
   params.scale_log2 = args.scale * kLog2E;
   return params;
+}
+
+/// Into how many parts the keys are dealt so that `tiles` pieces of work fill the GPU.
+template <typename T>
+int splits_for(Context<Cuda>& ctx, const AttendArgs<T, Cuda>& args, std::int64_t tiles) {
+  constexpr std::int64_t kMostSplits = 8, kFewestKeyTiles = 8;
+  const StepView<Cuda>& step = *args.step;
+  std::int64_t keys = step.max_kv_tokens;
+  if (args.window > 0) keys = std::min<std::int64_t>(keys, args.window + kRows);
+  const std::int64_t splits =
+      std::min({kMostSplits, ctx.num_sms() / std::max<std::int64_t>(tiles, 1),
+                keys / kKeys / kFewestKeyTiles});
+  return static_cast<int>(std::max<std::int64_t>(splits, 1));
+}
+
+template <typename T, int kHeadDim>
+void launch_splits(Context<Cuda>& ctx, Params& params, LaunchShape shape, std::int64_t rows) {
+  using E = cuda_t<T>;
+  const std::int64_t parts = rows * params.num_q_heads;
+  const std::int64_t floats = parts * params.splits * kHeadDim;
+  const Temporary partial = ctx.temporary(static_cast<std::size_t>(floats) * sizeof(float));
+  const Temporary stats =
+      ctx.temporary(static_cast<std::size_t>(parts * params.splits) * sizeof(float2));
+  params.partial = partial.as<float>();
+  params.partial_stats = stats.as<float2>();
+  launch(ctx, shape, attend_prefill_kernel<E, kHeadDim, false, true>, params);
+  const auto blocks = static_cast<unsigned>((parts + kCombineWarps - 1) / kCombineWarps);
+  launch(ctx, {dim3(blocks), dim3(kCombineWarps * kWarp)}, combine_splits_kernel<E, kHeadDim>,
+         params, parts);
 }
 
 template <typename T, int kHeadDim>
@@ -120,13 +151,17 @@ void launch_prefill(Context<Cuda>& ctx, const AttendArgs<T, Cuda>& args, Prefill
   const std::int64_t most_tiles =
       (step.num_tokens - step.num_decode) / kRows + std::int64_t{step.num_segments};
   const std::int64_t most_work = most_tiles * args.num_q_heads;
-  const auto blocks = static_cast<unsigned>(std::min<std::int64_t>(ctx.num_sms(), most_work));
+  if (waits == nullptr) params.splits = splits_for(ctx, args, most_work);
+  const auto blocks =
+      static_cast<unsigned>(std::min<std::int64_t>(ctx.num_sms(), most_work * params.splits));
   const LaunchShape shape{dim3(blocks), dim3(kThreads),
                           sizeof(SharedMemory<kHeadDim>) + alignof(SharedMemory<kHeadDim>)};
   using E = cuda_t<T>;
+  if (params.splits > 1)
+    return launch_splits<T, kHeadDim>(ctx, params, shape, step.num_tokens - step.num_decode);
   launch(ctx, shape,
-         waits == nullptr ? attend_prefill_kernel<E, kHeadDim, false>
-                          : attend_prefill_kernel<E, kHeadDim, true>,
+         waits == nullptr ? attend_prefill_kernel<E, kHeadDim, false, false>
+                          : attend_prefill_kernel<E, kHeadDim, true, false>,
          params);
 }
 

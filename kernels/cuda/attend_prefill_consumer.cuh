@@ -23,7 +23,7 @@ __device__ __forceinline__ void named_arrive(int barrier, int threads) {
   asm volatile("bar.arrive %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
 }
 
-template <typename E, int kHeadDim, bool kCount>
+template <typename E, int kHeadDim, bool kCount, bool kSplit>
 class Consumer {
  public:
   using Bytes = TileBytes<kHeadDim>;
@@ -56,13 +56,16 @@ class Consumer {
     float o[kHeadDim / 2];
 #pragma unroll
     for (float& value : o) value = 0.0f;
-    SoftmaxState softmax{};
+    SoftmaxState softmax{{kMinusInfinity, kMinusInfinity}, {0.0f, 0.0f}};
     if (work.tile_end > work.tile_begin)
       walk_keys(work, o, softmax);
     else
       release(&shared_.barriers.q_empty);
-    write_output<E, kHeadDim>(params_, work, warp_, o, softmax.sum,
-                              shared_.out + warp_ * kWarpRows * kHeadDim * 2);
+    if constexpr (kSplit)
+      write_partial<kHeadDim>(params_, work, warp_, o, softmax);
+    else
+      write_output<E, kHeadDim>(params_, work, warp_, o, softmax.sum,
+                                shared_.out + warp_ * kWarpRows * kHeadDim * 2);
   }
 
   __device__ __forceinline__ void walk_keys(const Work& work, float (&o)[kHeadDim / 2],

@@ -11,6 +11,7 @@
 namespace tandem::kernels::prefill {
 
 inline constexpr int kWarpRows = 16;
+inline constexpr int kCombineWarps = 4;
 
 /// Four 8x8 matrices of 16-bit pairs; lane l gives the address of row l % 8 of matrix l / 8.
 __device__ __forceinline__ void store_matrices(std::uint32_t address, std::uint32_t a,
@@ -58,6 +59,56 @@ __device__ __forceinline__ void write_output(const Params& params, const Work& w
     if (tile_row < work.rows)
       *reinterpret_cast<uint4*>(out + (work.row + tile_row) * params.out_stride) = piece;
   }
+}
+
+/// The split's share of the rows, as it is.
+template <int kHeadDim>
+__device__ __forceinline__ void write_partial(const Params& params, const Work& work, int warp,
+                                              const float (&o)[kHeadDim / 2],
+                                              const SoftmaxState& softmax) {
+  const int lane = threadIdx.x % kWarp;
+  const float total[2] = {quad_sum(softmax.sum[0]), quad_sum(softmax.sum[1])};
+#pragma unroll
+  for (int r = 0; r < 2; ++r) {
+    const int tile_row = warp * kWarpRows + lane / 4 + 8 * r;
+    if (tile_row >= work.rows) continue;
+    const std::int64_t row = work.row - params.first_row + tile_row;
+    const std::int64_t part = (row * params.num_q_heads + work.head) * params.splits + work.split;
+    float* to = params.partial + part * kHeadDim + 2 * (lane % 4);
+#pragma unroll
+    for (int j = 0; j < kHeadDim / 8; ++j)
+      *reinterpret_cast<float2*>(to + 8 * j) = {o[4 * j + 2 * r], o[4 * j + 2 * r + 1]};
+    if (lane % 4 == 0)
+      params.partial_stats[part] = {softmax.maximum[r] * params.scale_log2, total[r]};
+  }
+}
+
+/// One warp per row and head: joins the splits. Rows without keys get zeros.
+template <typename E, int kHeadDim>
+__global__ void __launch_bounds__(kCombineWarps* kWarp)
+    combine_splits_kernel(const __grid_constant__ Params params, std::int64_t num_parts) {
+  constexpr int kLane = kHeadDim / kWarp;  // columns of a lane
+  const int lane = threadIdx.x % kWarp;
+  const std::int64_t index = std::int64_t{blockIdx.x} * kCombineWarps + threadIdx.x / kWarp;
+  if (index >= num_parts) return;
+  const float2* stats = params.partial_stats + index * params.splits;
+  float top = kMinusInfinity, total = 0.0f;
+  for (int s = 0; s < params.splits; ++s) top = fmaxf(top, stats[s].x);
+  float sum[kLane] = {};
+  for (int s = 0; s < params.splits && top > kMinusInfinity; ++s) {
+    const float weight = exp2_fast(stats[s].x - top);
+    total += weight * stats[s].y;
+    const float* from = params.partial + (index * params.splits + s) * kHeadDim + lane * kLane;
+#pragma unroll
+    for (int j = 0; j < kLane; ++j) sum[j] += weight * from[j];
+  }
+  const float factor = total == 0.0f ? 0.0f : 1.0f / total;
+  const std::int64_t row = params.first_row + index / params.num_q_heads;
+  E* out = static_cast<E*>(params.out) + row * params.out_stride +
+           index % params.num_q_heads * kHeadDim + lane * kLane;
+#pragma unroll
+  for (int j = 0; j < kLane; j += 2)
+    *reinterpret_cast<std::uint32_t*>(out + j) = pack_pair<E>(sum[j] * factor, sum[j + 1] * factor);
 }
 
 }  // namespace tandem::kernels::prefill

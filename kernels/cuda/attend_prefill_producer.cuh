@@ -88,10 +88,16 @@ class Producer {
     work.position = position + offset;
     work.head = tile.head;
     work.valid = 1;
+    work.split = tile.split;
     if (position < 0) return work;
     work.kv_tokens = position + rows;
     if (params_.window > 0) work.tile_begin = max(0, work.position + 1 - params_.window) / kKeys;
     work.tile_end = (work.position + work.rows + kKeys - 1) / kKeys;
+    if (params_.splits > 1) {
+      const int share = (work.tile_end - work.tile_begin + params_.splits - 1) / params_.splits;
+      work.tile_begin = min(work.tile_begin + work.split * share, work.tile_end);
+      work.tile_end = min(work.tile_begin + share, work.tile_end);
+    }
     return work;
   }
 

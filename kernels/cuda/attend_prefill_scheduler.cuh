@@ -11,7 +11,7 @@
 namespace tandem::kernels::prefill {
 
 struct Tile {
-  int segment, index, head;
+  int segment, index, head, split;
 };
 
 class Scheduler {
@@ -37,9 +37,11 @@ class Scheduler {
 
   /// The next piece of work; false when none is left.
   __device__ __forceinline__ bool next(Tile& tile) {
-    const int work = __shfl_sync(~0u, fetched_, 0);
+    const int number = __shfl_sync(~0u, fetched_, 0);
+    const int work = number / params_.splits;
     if (work >= tiles_ * params_.num_q_heads) return false;
     fetch();
+    tile.split = number - work * params_.splits;
     const int full_section = tiles_ * params_.heads_per_section;
     const int section = work / full_section, first_head = section * params_.heads_per_section;
     const int heads = min(params_.heads_per_section, params_.num_q_heads - first_head);

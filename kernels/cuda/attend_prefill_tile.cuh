@@ -49,6 +49,7 @@ struct Work {
   std::int32_t tile_begin = 0;  ///< First key tile that any row sees.
   std::int32_t tile_end = 0;    ///< One past the last; 0: inert rows, which get zeros.
   std::int32_t valid = 0;       ///< 0: no work is left.
+  std::int32_t split = 0;       ///< Which part of the keys.
 };
 
 /// Query tile t of a segment has level `first + t`: about its number of key tiles.
@@ -94,7 +95,13 @@ struct Params {
   std::int32_t table_stride, num_segments, num_q_heads, num_kv_heads;
   std::int32_t heads_per_section;  ///< Heads that go together, so that their K and V stay in L2.
   std::int32_t window;             ///< 0: all keys.
-  float scale_log2;                ///< Of q.k, times log2(e).
+  /// Few query tiles with many keys leave SMs idle: then the keys of a tile are dealt to `splits`
+  /// blocks, whose unnormalised sums [rows, heads, splits, head_dim] and (maximum in the exp2
+  /// domain, sum of weights) a second kernel joins (Flash-Decoding, Dao et al. 2023).
+  float* partial;
+  float2* partial_stats;
+  std::int32_t splits, first_row;
+  float scale_log2;  ///< Of q.k, times log2(e).
 };
 
 }  // namespace tandem::kernels::prefill

@@ -90,7 +90,7 @@ std::filesystem::path cache_file(const CudaOptions& options) {
   const std::filesystem::path folder = options.tuning_cache_folder.empty()
                                            ? default_cache_folder()
                                            : std::filesystem::path(options.tuning_cache_folder);
-  return folder / concat("matmul-", gpu, "-cublaslt-", cublasLtGetVersion(), ".txt");
+  return folder / concat("matmul-v2-", gpu, "-cublaslt-", cublasLtGetVersion(), ".txt");
 }
 
 /// Largest power of two, at most 16, that divides all three addresses.
@@ -105,6 +105,8 @@ std::int32_t alignment_of(const void* x, const void* w, const void* y) {
 struct CublasLt::Operands {
   const void *x, *w;
   void* y;
+  const void* addend = nullptr;  ///< Of y's shape; null: y is the product alone.
+  float scale = 1.0f;
 };
 
 struct CublasLt::Plan {
@@ -128,17 +130,28 @@ void CublasLt::matmul(Context<Cuda>& ctx, MatmulShape shape, const void* x, cons
   if (shape.m == 0 || shape.n == 0) return;
   shape.sm_target = sm_target_;
   shape.alignment_bytes = alignment_of(x, w, y);
-  const Operands operands{x, w, y};
+  const Operands operands{x, w, y, nullptr, 1.0f};
   const Plan& plan = plan_for(ctx, shape, operands);
   TANDEM_CHECK(enqueue(ctx, plan, operands, plan.algorithm));
 }
 
+void CublasLt::add_matmul(Context<Cuda>& ctx, MatmulShape shape, const void* x, const void* w,
+                          float scale, void* sum, void* scratch) {
+  if (shape.m == 0 || shape.n == 0) return;
+  shape.adds = 1;
+  shape.sm_target = sm_target_;
+  shape.alignment_bytes = std::min(alignment_of(x, w, sum), alignment_of(x, w, scratch));
+  const Plan& plan = plan_for(ctx, shape, {x, w, scratch, sum, scale});
+  TANDEM_CHECK(enqueue(ctx, plan, {x, w, sum, sum, scale}, plan.algorithm));
+}
+
 cublasStatus_t CublasLt::enqueue(Context<Cuda>& ctx, const Plan& plan, const Operands& operands,
                                  const cublasLtMatmulAlgo_t& algorithm) {
-  const float one = 1.0f, zero = 0.0f;
-  return cublasLtMatmul(handle_, plan.descriptor.get(), &one, operands.w, plan.w.get(), operands.x,
-                        plan.x.get(), &zero, operands.y, plan.y.get(), operands.y, plan.y.get(),
-                        &algorithm, workspace_.data(),
+  const float keep = operands.addend != nullptr ? 1.0f : 0.0f;
+  const void* addend = operands.addend != nullptr ? operands.addend : operands.y;
+  return cublasLtMatmul(handle_, plan.descriptor.get(), &operands.scale, operands.w, plan.w.get(),
+                        operands.x, plan.x.get(), &keep, addend, plan.y.get(), operands.y,
+                        plan.y.get(), &algorithm, workspace_.data(),
                         static_cast<std::size_t>(workspace_.size_bytes()), ctx.compute().handle());
 }
 
@@ -223,6 +236,24 @@ void matmul(Context<Cuda>& ctx, TensorView<const T, Cuda> x, const LinearWeight<
   ctx.cublaslt().matmul(ctx, matmul_shape(x, y), x.data, w.data(), y.data);
 }
 
+template <typename T>
+void add_matmul(Context<Cuda>& ctx, TensorView<const T, Cuda> x, const LinearWeight<T, Cuda>& w,
+                float scale, TensorView<T, Cuda> sum, TensorView<T, Cuda> scratch) {
+  TANDEM_ASSERT(x.cols == w.cols() && sum.cols == w.rows() && sum.stride == scratch.stride, x.rows,
+                "x", x.cols, " times ", w.rows(), "x", w.cols());
+  ctx.cublaslt().add_matmul(ctx, matmul_shape(x, sum), x.data, w.data(), scale, sum.data,
+                            scratch.data);
+}
+
+template void add_matmul(Context<Cuda>&, TensorView<const float, Cuda>,
+                         const LinearWeight<float, Cuda>&, float, TensorView<float, Cuda>,
+                         TensorView<float, Cuda>);
+template void add_matmul(Context<Cuda>&, TensorView<const BFloat16, Cuda>,
+                         const LinearWeight<BFloat16, Cuda>&, float, TensorView<BFloat16, Cuda>,
+                         TensorView<BFloat16, Cuda>);
+template void add_matmul(Context<Cuda>&, TensorView<const Float16, Cuda>,
+                         const LinearWeight<Float16, Cuda>&, float, TensorView<Float16, Cuda>,
+                         TensorView<Float16, Cuda>);
 template void matmul<float, float>(Context<Cuda>&, TensorView<const float, Cuda>,
                                    const LinearWeight<float, Cuda>&, TensorView<float, Cuda>);
 template void matmul<BFloat16, BFloat16>(Context<Cuda>&, TensorView<const BFloat16, Cuda>,

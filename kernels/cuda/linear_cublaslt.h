@@ -13,6 +13,7 @@
 #include "kernels/cuda/matmul_cache.h"
 #include "kernels/device/buffer.h"
 #include "kernels/device/cuda/context.h"
+#include "kernels/linear.h"
 
 namespace tandem::kernels {
 
@@ -26,6 +27,11 @@ class CublasLt {
   /// Enqueues y = x W^T on the compute stream. While tuning, the first call of a bucket also runs
   /// the candidates, on the same buffers, and waits for them.
   void matmul(Context<Cuda>& ctx, MatmulShape shape, const void* x, const void* w, void* y);
+
+  /// Enqueues sum += scale * x W^T with one rounding. `scratch` of the same shape and stride takes
+  /// the products of timed candidates.
+  void add_matmul(Context<Cuda>& ctx, MatmulShape shape, const void* x, const void* w, float scale,
+                  void* sum, void* scratch);
 
   /// Off: shapes that were not timed yet take the heuristic's choice.
   void set_tuning(bool on) { tuning_ = on; }
@@ -58,5 +64,11 @@ class CublasLt {
   int sm_target_ = 0;
   int num_tuned_ = 0;
 };
+
+/// sum += scale * x W^T: x `[M, K]`, W `[N, K]`, sum and scratch `[M, N]` of equal strides. On the
+/// compute stream.
+template <typename T>
+void add_matmul(Context<Cuda>& ctx, TensorView<const T, Cuda> x, const LinearWeight<T, Cuda>& w,
+                float scale, TensorView<T, Cuda> sum, TensorView<T, Cuda> scratch);
 
 }  // namespace tandem::kernels

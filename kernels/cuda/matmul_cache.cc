@@ -23,7 +23,7 @@ MatmulShape bucketed(MatmulShape shape) {
 void print(std::ostream& out, const MatmulShape& shape, const MatmulCache::Algorithm& algorithm) {
   out << std::dec << shape.m << ' ' << shape.n << ' ' << shape.k << ' ' << shape.x_stride << ' '
       << shape.y_stride << ' ' << static_cast<int>(shape.in) << ' ' << static_cast<int>(shape.out)
-      << ' ' << shape.alignment_bytes << ' ' << shape.sm_target << std::hex;
+      << ' ' << shape.alignment_bytes << ' ' << shape.adds << ' ' << shape.sm_target << std::hex;
   for (const std::uint64_t word : algorithm) out << ' ' << word;
   out << '\n';
 }
@@ -32,7 +32,7 @@ bool parse(const std::string& line, MatmulShape& shape, MatmulCache::Algorithm& 
   std::istringstream in(line);
   int type_in = 0, type_out = 0;
   in >> shape.m >> shape.n >> shape.k >> shape.x_stride >> shape.y_stride >> type_in >> type_out >>
-      shape.alignment_bytes >> shape.sm_target >> std::hex;
+      shape.alignment_bytes >> shape.adds >> shape.sm_target >> std::hex;
   for (std::uint64_t& word : algorithm) in >> word;
   if (!in || type_in < 0 || type_in > 2 || type_out < 0 || type_out > 2) return false;
   shape.in = static_cast<DType>(type_in);

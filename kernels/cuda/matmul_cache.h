@@ -24,6 +24,7 @@ struct MatmulShape {
   std::int64_t x_stride = 0, y_stride = 0;  ///< Elements.
   DType in = DType::kF32, out = DType::kF32;
   std::int32_t alignment_bytes = 16;  ///< Of all three pointers, at most 16.
+  std::int32_t adds = 0;              ///< 1: the product is added to what is in y.
   std::int32_t sm_target = 0;         ///< SMs the matmul should plan for; 0: all.
   auto operator<=>(const MatmulShape&) const = default;
 };

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <optional>
 #include <utility>
@@ -188,6 +189,41 @@ void run_shapes(runtime::EngineLoop& loop, const LatencyOptions& options,
   }
 }
 
+/// Prefills with their sums in a memory sync domain of their own and in that of the computation, in
+/// turns. The domain is toggled between two loops, on all ranks.
+void run_both_domains(Ranks& ranks, runtime::Engine& engine, const LatencyOptions& options,
+                      const std::vector<Shape>& shapes, const std::string& label,
+                      std::int64_t vocab_size, BenchResults& results) {
+  PromptMaker prompts(vocab_size);
+  for (const Shape& shape : shapes) {
+    if (shape.output > 1) continue;  // Decode graphs have one domain.
+    std::vector<double> separate, shared, saved;
+    for (std::int32_t run = -options.warmup; run < options.runs; ++run)
+      for (const bool share : {false, true}) {
+        runtime::PrefillTrial trial;
+        trial.shared_domain = share;
+        engine.set_trial(trial);
+        runtime::EngineLoop loop(ranks.control, engine, {engine.limits(), false, {}});
+        if (!ranks.first()) {
+          loop.follow();
+          continue;
+        }
+        const double ttft_ms = measure(loop, prompts, shape).ttft_ms;
+        loop.close();
+        if (run >= 0) (share ? shared : separate).push_back(ttft_ms);
+      }
+    if (!ranks.first()) continue;
+    for (std::size_t i = 0; i < shared.size(); ++i) saved.push_back(shared[i] - separate[i]);
+    const std::string name = concat(label, " batch", shape.batch, " prefill", shape.input);
+    results.add(name + " separate domains", "ttft_ms", "ms", separate, 0, true);
+    results.add(name + " same domain", "ttft_ms", "ms", shared, 0, true);
+    results.add(name, "saved_by_separation_ms", "ms", saved, 0, false);
+    const MedianSpread worth = median_spread(saved);
+    if (std::abs(worth.median) <= 3 * worth.spread)
+      std::fprintf(stderr, "%s: no effect of separate domains seen\n", name.c_str());
+  }
+}
+
 std::optional<LatencyOptions> parse(Ranks& ranks, const std::string& kind,
                                     const std::vector<std::string>& arguments,
                                     std::string* json_path, WaitsOptions* waits) {
@@ -253,28 +289,33 @@ int run(Ranks& ranks, const std::string& kind, const std::vector<std::string>& a
   config.shard_of = shards;
   const MadeEngine made =
       make_engine(ranks, device, options->engine, source.config, source.checkpoint, config);
-  runtime::EngineLoop loop(ranks.control, *made.engine, {made.engine->limits(), false, {}});
   const Ceilings ceilings =
       device == "cpu" ? measure_cpu_ceilings(config.threads) : gpu_ceilings(made.device_name);
-  loop.record_to(session.recorder());
   const WaitsFacts facts{source.config.name, command_text(ranks, concat("bench ", kind), arguments),
                          0};
+  const int ranks_run = ranks.control.size(), size = shards > 0 ? shards : ranks_run;
+  const std::string name = options->name.empty() ? source.config.name : options->name;
+  const std::string label = concat(name, " ", short_name(config.dtype), " tp", size);
+  BenchResults results(device == "cpu" ? concat(kind, "-cpu") : kind, facts.command);
+  results.set_work(work_json(*options, config, source.config, device, name, size));
+  if (options->both_domains) {
+    run_both_domains(ranks, *made.engine, *options, shapes, label, source.config.vocab_size,
+                     results);
+  } else {
+    runtime::EngineLoop loop(ranks.control, *made.engine, {made.engine->limits(), false, {}});
+    loop.record_to(session.recorder());
+    if (ranks.first()) {
+      run_shapes(loop, *options, shapes, label, work_of(source.config, config.dtype, size),
+                 ceilings, source.config.vocab_size, results);
+      loop.close();
+    } else {
+      loop.follow();
+    }
+  }
   if (!ranks.first()) {
-    loop.follow();
     session.finish(made, device, config.threads, facts);
     return 0;
   }
-  const int ranks_run = ranks.control.size(), size = shards > 0 ? shards : ranks_run;
-  const std::string type = config.dtype == DType::kBF16  ? "bf16"
-                           : config.dtype == DType::kF16 ? "f16"
-                                                         : "f32";
-  const std::string name = options->name.empty() ? source.config.name : options->name;
-  const std::string label = concat(name, " ", type, " tp", size);
-  BenchResults results(device == "cpu" ? concat(kind, "-cpu") : kind, facts.command);
-  results.set_work(work_json(*options, config, source.config, device, name, size));
-  run_shapes(loop, *options, shapes, label, work_of(source.config, config.dtype, size), ceilings,
-             source.config.vocab_size, results);
-  loop.close();
   std::fprintf(stderr, "%s, %d rank%s, load %.1f s (weights %.1f s, tuning and graphs %.1f s)\n",
                made.device_name.c_str(), ranks_run, ranks_run == 1 ? "" : "s", made.load.seconds,
                made.load.load_seconds, made.load.prepare_seconds);

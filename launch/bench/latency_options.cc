@@ -23,7 +23,14 @@ void LatencyOptions::add_to(po::options_description& description) {
   engine.add_to(description);
 }
 
-void LatencyOptions::validate() const {
+void LatencyOptions::validate() {
+  if (engine.mem_sync_domains == "both") {
+    both_domains = true;
+    engine.mem_sync_domains = "auto";
+    TANDEM_REQUIRE(!prefills.empty(),
+                   "--mem-sync-domains=both compares prefills with sums over ranks beside them: "
+                   "name their lengths with --prefill-len");
+  }
   for (const auto* list : {&batches, &contexts, &prefills})
     for (const std::int32_t value : *list)
       TANDEM_REQUIRE(value > 0, "a batch size or length must be at least 1, not ", value);

@@ -15,11 +15,12 @@ struct LatencyOptions {
   std::vector<std::int32_t> batches, contexts, prefills;
   std::int32_t output_len = 64, runs = 5, warmup = 1;
   std::string name;
+  bool both_domains = false;  ///< --mem-sync-domains=both
 
   /// Adds these options to `description`; parsed values land in this object.
   void add_to(boost::program_options::options_description& description);
   /// ConfigError for a value out of range.
-  void validate() const;
+  void validate();
 };
 
 }  // namespace tandem::launch

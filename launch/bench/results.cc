@@ -58,6 +58,10 @@ double rounded(double value) {
 
 }  // namespace
 
+std::string short_name(DType type) {
+  return type == DType::kBF16 ? "bf16" : type == DType::kF16 ? "f16" : "f32";
+}
+
 MedianSpread median_spread(std::vector<double> samples) {
   TANDEM_ASSERT(!samples.empty(), "no samples");
   std::sort(samples.begin(), samples.end());

@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "kernels/device/dtype.h"
+
 namespace tandem::launch {
 
 struct ResultRow {
@@ -60,6 +62,9 @@ class BenchResults {
   boost::json::array rows_;
   std::vector<std::vector<std::string>> lines_;
 };
+
+/// "bf16", "f16", "f32": the type in the name of a case.
+std::string short_name(DType type);
 
 struct MedianSpread {
   double median = 0, spread = 0;  ///< Spread: half the distance of the quartiles.

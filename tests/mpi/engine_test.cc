@@ -220,9 +220,12 @@ std::vector<float> prefill_at_once(Job& job, const std::vector<Case>& cases) {
   BatchPlan plan;
   for (std::size_t i = 0; i < cases.size(); ++i) {
     const auto slot = static_cast<std::int32_t>(i);
-    plan.inits.push_back({slot, {}, {}, {}, {}});
+    plan.inits.emplace_back().slot = slot;
     plan.assigns.push_back({slot, 0, 1 + slot});
-    plan.segments.push_back({slot, 0, cases[i].prompt, i + 1 == cases.size()});
+    PrefillSegment& segment = plan.segments.emplace_back();
+    segment.slot = slot;
+    segment.tokens = cases[i].prompt;
+    segment.sample = i + 1 == cases.size();
     plan.max_kv_tokens =
         std::max(plan.max_kv_tokens, static_cast<std::int32_t>(cases[i].prompt.size()));
   }

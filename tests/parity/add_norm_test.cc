@@ -108,6 +108,10 @@ TEST_F(AddNorm, ProjectionEqualsTheCpu) {
       compare_projection<T>({rows, 264, true, false, false, true, true, 0.5f}, 40);
     }
     compare_projection<T>({1, 4096, true, false, false, true, true, 1.0f}, 14336);
+    // More rows than decode has: the matmul adds to the residual.
+    compare_projection<T>({65, 576, true, false, false, true, true, 1.0f}, 1536);
+    compare_projection<T>({130, 264, true, false, false, false, true, 0.5f}, 40);
+    compare_projection<T>({70, 264, true, true, true, true, true, 0.5f}, 40);
     compare_projection<T>({2, 4096, true, false, true, true, true, 1.0f}, 512);
     compare_projection<T>({4, 1000, true, false, false, false, true, 1.0f}, 1792);
     compare_projection<T>({1, 100, true, false, false, true, true, 1.0f}, 104);

@@ -141,6 +141,23 @@ TEST_F(AttendPrefill, LongContextInSections) {
                 .segments = {{40000, 150}, {3, 300}}});
 }
 
+/// Few query tiles, many keys: blocks share the keys of a tile.
+TEST_F(AttendPrefill, SplitKeys) {
+  for (const int dim : {64, 128})
+    for (const int rows : {1, 60, 128, 200})
+      for (const int prior : {1000, 3000, 9001})
+        compare_both({.name = concat("split, d", dim, ", ", rows, " rows after ", prior),
+                      .head_dim = dim,
+                      .kv_head_of_q = grouped(4, 2),
+                      .num_kv_heads = 2,
+                      .segments = {{prior, rows}, {-1, 3}, {2, 70}},
+                      .num_decode = 2});
+  compare_both({.name = "split window",
+                .kv_head_of_q = grouped(2, 1),
+                .segments = {{9001, 140}, {0, 10}},
+                .window = 2500});
+}
+
 TEST_F(AttendPrefill, SameBitsEveryTime) {
   Problem<BFloat16> problem({.name = "repeat",
                              .kv_head_of_q = grouped(8, 2),

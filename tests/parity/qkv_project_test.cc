@@ -102,6 +102,8 @@ TEST_F(QkvProject, EqualsTheCpu) {
     compare<T>({4, 32, 8, 128, 4096, false, false, 128});
     compare<T>({6, 5, 2, 64, 200, true, true, 64, true});
     compare<T>({1, 8, 1, 128, 512, false, true, 128, true});
+    compare<T>({300, 4, 2, 128, 64, true, true, 128});
+    compare<T>({300, 3, 1, 64, 64, false, false, 0});
   });
 }
 

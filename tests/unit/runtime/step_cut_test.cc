@@ -11,8 +11,7 @@ using Begins = std::vector<std::int32_t>;
 std::vector<PrefillSegment> segments(const std::vector<int>& lengths) {
   std::vector<PrefillSegment> result;
   for (const int length : lengths)
-    result.push_back({static_cast<std::int32_t>(result.size()), 0,
-                      std::vector<std::int32_t>(static_cast<std::size_t>(length)), true});
+    result.emplace_back().tokens.resize(static_cast<std::size_t>(length));
   return result;
 }
 

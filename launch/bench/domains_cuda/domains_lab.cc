@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tests/bench/domains_lab.h"
+#include "launch/bench/domains_cuda/domains_lab.h"
 
 #include <algorithm>
 

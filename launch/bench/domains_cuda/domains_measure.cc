@@ -2,28 +2,25 @@
 // What memory synchronization domains are worth (CUDA programming guide, "Memory Synchronization
 // Domains"): victims whose fences wait for other kernels' traffic, beside aggressors that make such
 // traffic, in three cells: idle, same domain, separate domains. The cells are repeated interleaved
-// in random order; `removed = (same - separate) / (same - idle)` is stated only where same - idle
-// exceeds three times the spread, else 'no effect seen'. JSON on stdout, a table on stderr.
+// in random order. One GPU is enough; peer traffic and NCCL need two.
 #include <algorithm>
-#include <cstdio>
-#include <map>
+#include <chrono>
 #include <memory>
 #include <random>
 
 #include "kernels/device/cuda/check.h"
-#include "tests/bench/domains_lab.h"
-#include "tests/bench/domains_nccl.h"
-#include "tests/bench/report.h"
+#include "launch/bench/domains_cuda/domains_lab.h"
+#include "launch/bench/domains_cuda/domains_nccl.h"
+#include "launch/bench/domains_data.h"
 
 namespace tandem::bench {
 namespace {
 
-constexpr int kRepeats = 31;
 constexpr std::int64_t kMiB = std::int64_t{1} << 20;
 
-double quantile(std::vector<double> values, double q) {
+double median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
-  return values[static_cast<std::size_t>(q * static_cast<double>(values.size() - 1))];
+  return values[values.size() / 2];
 }
 
 /// Owns what victims work on.
@@ -85,7 +82,7 @@ class Victims {
                          copy_to_host(lab_.ctx(), host.data(), cycles_.data(),
                                       cycles_.size_bytes());
                          lab_.ctx().compute().synchronize();
-                         return quantile({host.begin(), host.end()}, 0.5);
+                         return median({host.begin(), host.end()});
                        }});
   }
 
@@ -130,7 +127,6 @@ class Aggressors {
     TANDEM_CHECK(cudaGetDeviceCount(&count));
     if (count > 1) TANDEM_CHECK(cudaDeviceCanAccessPeer(&reachable, 0, 1));
     if (reachable == 0) {
-      std::fprintf(stderr, "one GPU: no peer traffic in this run\n");
       return;
     }
     TANDEM_CHECK(cudaSetDevice(1));
@@ -148,49 +144,33 @@ class Aggressors {
   void* peer_ = nullptr;
 };
 
-const char* cell_name(Cell cell) {
-  return cell == Cell::kIdle ? "idle" : cell == Cell::kSame ? "same_domain" : "separate_domains";
-}
-
 /// All three cells of one victim beside one aggressor.
-void measure_pair(DomainsLab& lab, const Victim& victim, const Aggressor& aggressor,
-                  std::mt19937& random, Report& report) {
-  std::map<Cell, std::vector<double>> values, traffic;
-  int unproven = 0, shared_sm = 0;
+DomainsPair measure_pair(DomainsLab& lab, const Victim& victim, const Aggressor& aggressor,
+                         int repeats, std::mt19937& random) {
+  DomainsPair pair{victim.name, aggressor.name, victim.unit, {}, {}, {}, {}, {}};
+  if (aggressor.blocks > 0) pair.aggressor += concat(" x", aggressor.blocks);
   for (const Cell cell : kCells) lab.measure(victim, aggressor, cell);  // warm-up
-  for (int repeat = 0; repeat < kRepeats; ++repeat) {
+  for (int repeat = 0; repeat < repeats; ++repeat) {
     std::vector<Cell> order(std::begin(kCells), std::end(kCells));
     std::shuffle(order.begin(), order.end(), random);
     for (const Cell cell : order) {
       const Sample sample = lab.measure(victim, aggressor, cell);
-      values[cell].push_back(sample.value);
-      traffic[cell].push_back(sample.aggressor_gb_per_s);
-      unproven += !sample.overlapped;
-      shared_sm += !sample.apart;
+      (cell == Cell::kIdle   ? pair.idle
+       : cell == Cell::kSame ? pair.same
+                             : pair.separate)
+          .push_back(sample.value);
+      pair.not_overlapped += !sample.overlapped;
+      pair.shared_sm += !sample.apart;
+      if (cell != Cell::kIdle)
+        (cell == Cell::kSame ? pair.traffic_same : pair.traffic_separate)
+            .push_back(sample.aggressor_gb_per_s);
     }
   }
-  const std::string name = concat(victim.name, " beside ", aggressor.name,
-                                  aggressor.blocks > 0 ? concat(" x", aggressor.blocks) : "");
-  double spread = 0;
-  for (const Cell cell : kCells) {
-    report.add_median(name, cell_name(cell), victim.unit, values[cell], 0);
-    spread = std::max(spread, (quantile(values[cell], 0.75) - quantile(values[cell], 0.25)) / 2);
-  }
-  for (const Cell cell : {Cell::kSame, Cell::kSeparate})
-    report.add_median(name, concat("aggressor_", cell_name(cell)), "GB/s", traffic[cell], 0);
-  const double idle = quantile(values[Cell::kIdle], 0.5), same = quantile(values[Cell::kSame], 0.5),
-               separate = quantile(values[Cell::kSeparate], 0.5);
-  if (same - idle > 3 * spread)
-    report.add_median(name, "removed", "share", {(same - separate) / (same - idle)}, 0);
-  else
-    std::fprintf(stderr, "%s: no effect seen\n", name.c_str());
-  if (unproven + shared_sm > 0)
-    std::fprintf(stderr, "%s: %d samples did not overlap, %d shared an SM\n", name.c_str(),
-                 unproven, shared_sm);
+  return pair;
 }
 
 /// What a change of domain between dependent kernels costs by itself.
-void measure_changes(DomainsLab& lab, Report& report) {
+void measure_changes(DomainsLab& lab, int repeats, DomainsData& data) {
   constexpr int kNodes = 200;
   Buffer<std::uint32_t, Cuda> words(32);
   Event<Cuda> begin{true}, end{true};
@@ -200,20 +180,20 @@ void measure_changes(DomainsLab& lab, Report& report) {
         launch_tiny(lab.ctx(), words.data(), nullptr, alternating && node % 2 == 1);
     });
     std::vector<double> values;
-    for (int repeat = 0; repeat < kRepeats; ++repeat) {
+    for (int repeat = 0; repeat < repeats; ++repeat) {
       begin.record(lab.ctx().compute());
       graph.launch(lab.ctx().compute());
       end.record(lab.ctx().compute());
       end.synchronize();
       values.push_back(static_cast<double>(end.milliseconds_since(begin)) * 1e3 / kNodes);
     }
-    report.add_median("tiny kernels alone", alternating ? "alternating_domains" : "one_domain",
-                      "us a node", values, 0);
+    data.facts.push_back({"tiny kernels alone", alternating ? "alternating_domains" : "one_domain",
+                          "us a node", values});
   }
 }
 
 /// Messages between two running kernels: words that the receiver read before they had arrived.
-void measure_messages(DomainsLab& lab, Report& report) {
+void measure_messages(DomainsLab& lab, DomainsData& data) {
   constexpr int kRounds = 2000;
   constexpr std::int64_t kWords = 16 * 1024;
   Buffer<std::uint32_t, Cuda> local(kWords), flags(2);
@@ -237,55 +217,62 @@ void measure_messages(DomainsLab& lab, Report& report) {
         copy_to_host(lab.ctx(), &count, stale.data(), stale.size_bytes());
         lab.ctx().compute().synchronize();
         lab.aggressor_stream().synchronize();
-        report.add_median(
-            concat("message in ", on_host ? "pinned host" : "local", " memory, ", cell_name(cell),
-                   ", ", scope == FenceScope::kDevice ? "device" : "system", " scope"),
-            "stale_words", concat("of ", kRounds * kWords), {static_cast<double>(count)}, 0);
+        data.facts.push_back({concat("message in ", on_host ? "pinned host" : "local", " memory, ",
+                                     cell == Cell::kSame ? "same domain" : "separate domains", ", ",
+                                     scope == FenceScope::kDevice ? "device" : "system", " scope"),
+                              "stale_words",
+                              concat("of ", kRounds * kWords),
+                              {static_cast<double>(count)}});
       }
 }
 
 }  // namespace
 
-/// Arguments are parts of names: only victims or aggressors that contain one of them are measured.
-int run(int argc, char** argv) {
+DomainsData measure_domains(const DomainsOptions& options) {
+  const auto start = std::chrono::steady_clock::now();
+  const auto seconds = [&] {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  };
   Context<Cuda> ctx{CudaOptions{}};
   TANDEM_REQUIRE(ctx.num_domains() > 1,
-                 "this GPU has one memory synchronization domain: nothing "
-                 "can be separated, run this on Hopper or newer");
+                 "this GPU has one memory synchronization domain: nothing can be separated, run "
+                 "this on Hopper or newer");
   DomainsLab lab(ctx);
   Victims victims(lab);
   Aggressors aggressors;
+  DomainsData data;
   const std::unique_ptr<NcclPair> nccl = NcclPair::make(ctx);
   if (nccl != nullptr) {
     victims.victims.push_back(nccl->victim());
     aggressors.aggressors.push_back(nccl->aggressor());
   } else {
-    std::fprintf(stderr, "one GPU: NCCL is neither aggressor nor victim in this run\n");
+    data.notes.emplace_back(
+        "one GPU: no peer stores and loads, and NCCL is neither aggressor nor victim");
   }
-  Report report("domains", argc, argv);
   std::mt19937 random(3);
   const auto wanted = [&](const std::string& name) {
-    for (int i = 1; i < argc; ++i)
-      if (name.find(argv[i]) != std::string::npos) return true;
-    return argc < 2;
+    return options.only.empty() ||
+           std::any_of(options.only.begin(), options.only.end(),
+                       [&](const std::string& part) { return name.find(part) != name.npos; });
   };
-  measure_changes(lab, report);
-  measure_messages(lab, report);
+  measure_changes(lab, options.repeats, data);
+  measure_messages(lab, data);
+  int left_out = 0;
   for (const Aggressor& aggressor : aggressors.aggressors)
-    for (const Victim& victim : victims.victims)
-      if ((wanted(victim.name) || wanted(aggressor.name)) && !(aggressor.enqueue && !victim.traced))
-        measure_pair(lab, victim, aggressor, random, report);
-  report.print();
-  return 0;
+    for (const Victim& victim : victims.victims) {
+      if (!wanted(victim.name) && !wanted(aggressor.name)) continue;
+      if (aggressor.enqueue && !victim.traced) continue;  // NCCL beside itself
+      if (seconds() > options.seconds) {
+        ++left_out;
+        continue;
+      }
+      data.pairs.push_back(measure_pair(lab, victim, aggressor, options.repeats, random));
+      if (options.progress) options.progress(data.pairs.back());
+    }
+  if (left_out > 0)
+    data.notes.push_back(concat(left_out, " pairs were left out after ", options.seconds,
+                                " s: raise --seconds, or name fewer with --only"));
+  return data;
 }
 
 }  // namespace tandem::bench
-
-int main(int argc, char** argv) {
-  try {
-    return tandem::bench::run(argc, argv);
-  } catch (const std::exception& error) {
-    std::fprintf(stderr, "domains_bench: %s\n", error.what());
-    return 1;
-  }
-}

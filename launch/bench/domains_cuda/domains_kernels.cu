@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "tests/bench/domains_kernels.h"
+#include "launch/bench/domains_cuda/domains_kernels.h"
 
 #include <cuda/atomic>
 

@@ -6,7 +6,7 @@
 
 #include <memory>
 
-#include "tests/bench/domains_lab.h"
+#include "launch/bench/domains_cuda/domains_lab.h"
 
 namespace tandem::bench {
 

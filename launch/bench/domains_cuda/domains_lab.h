@@ -13,7 +13,7 @@
 #include "kernels/device/cuda/event.h"
 #include "kernels/device/cuda/graph.h"
 #include "kernels/device/host_buffer.h"
-#include "tests/bench/domains_kernels.h"
+#include "launch/bench/domains_cuda/domains_kernels.h"
 
 namespace tandem::bench {
 
