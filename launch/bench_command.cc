@@ -9,6 +9,8 @@
 #include "launch/bench/mixed.h"
 #include "launch/bench/overlap.h"
 #include "launch/bench/scaling.h"
+#include "launch/bench/serve.h"
+#include "launch/bench/throughput.h"
 #include "launch/command_line.h"
 
 namespace tandem::launch {
@@ -26,6 +28,10 @@ const std::vector<Command>& kinds() {
        run_bench_overlap},
       {"scaling", "latency on 1, 2, 4, ... ranks, each a job that it starts: speed-up, efficiency",
        run_bench_scaling},
+      {"throughput", "tokens per second of the engine: a set of requests, or a steady state",
+       run_bench_throughput},
+      {"serve", "load an OpenAI-compatible server: latencies, goodput, rates, traces",
+       run_bench_serve},
   };
   return list;
 }

@@ -109,7 +109,7 @@ class Chat {
     request.params = params_;
     const auto prompt_tokens = static_cast<std::int64_t>(request.prompt.size());
     const std::int64_t computed = loop_.stats().prefill_tokens;
-    OutputText output(text_.tokenizer, params_);
+    OutputText output(&text_.tokenizer, params_);
     const auto id = loop_.submit(std::move(request), [&](const runtime::TokenEvent& event) {
       show(output.push(event));
       if (output.stopped_by_string() && event.finish == runtime::FinishReason::kNone)

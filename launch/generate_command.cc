@@ -89,7 +89,7 @@ class Generation {
 
   void run(const std::vector<std::vector<std::int32_t>>& prompts) {
     for (std::size_t i = 0; i < prompts.size() * params_.n; ++i)
-      outputs_.emplace_back(text_.tokenizer, params_);
+      outputs_.emplace_back(&text_.tokenizer, params_);
     logprobs_.resize(outputs_.size());
     prompt_logprobs_.resize(prompts.size());
     Printer printer(outputs_, options_.json);

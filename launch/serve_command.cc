@@ -32,7 +32,7 @@ struct Options {
   ApiConfig api;
   std::string served_model_name, chat_template, max_request_bytes = "16MiB";
   int port = 8000;
-  bool no_prefix_caching = false;
+  bool no_prefix_caching = false, skip_tokenizer = false;
 };
 
 /// False when `--help` was printed.
@@ -45,6 +45,7 @@ bool parse(Ranks& ranks, const std::vector<std::string>& arguments, Options& opt
       ("api-key", po::value(&options.api.api_key), "key that requests must bring (also: environment variable TANDEM_API_KEY)")
       ("served-model-name", po::value(&options.served_model_name), "name of the model in requests and answers; default: the folder's or file's")
       ("chat-template", po::value(&options.chat_template), "file with a chat template instead of the model's own")
+      ("skip-tokenizer-init", po::bool_switch(&options.skip_tokenizer), "serve without a tokenizer: prompts and answers are token ids")
       ("no-enable-prefix-caching", po::bool_switch(&options.no_prefix_caching), "do not reuse the cache of equal prompt beginnings")
       ("max-waiting", po::value(&options.api.max_sequences)->default_value(options.api.max_sequences), "answers that may run or wait; more requests get status 429")
       ("max-request-bytes", po::value(&options.max_request_bytes)->default_value(options.max_request_bytes), "largest request body")
@@ -84,19 +85,30 @@ std::string served_name(const Options& options) {
   return std::filesystem::is_directory(clean) ? clean.filename() : clean.stem();
 }
 
+/// A folder with nothing but a config is enough for weights made up from a seed.
+bool has_tokenizer(const Options& options, const ModelSource& source) {
+  if (options.skip_tokenizer) return false;
+  return options.engine.load_format != "dummy" || !std::filesystem::is_directory(source.path) ||
+         std::filesystem::exists(source.path / "tokenizer.json");
+}
+
 ServedModel served_model(const Options& options, const ModelSource& source,
                          const runtime::EngineLimits& limits) {
+  ServedModel model;
+  model.name = served_name(options);
+  model.defaults = default_sampling(source.config);
+  model.max_model_len = limits.max_model_len;
+  model.vocab_size = static_cast<std::int32_t>(source.config.vocab_size);
+  if (!has_tokenizer(options, source)) {
+    log_info("no tokenizer: /v1/completions takes token ids as prompt and answers with token ids");
+    return model;
+  }
   ModelText text = open_text(source.path);
+  model.tokenizer.emplace(std::move(text.tokenizer));
+  model.bos_token = std::move(text.bos_token);
+  model.eos_token = std::move(text.eos_token);
   std::optional<runtime::TemplateTexts> chat = std::move(text.templates);
   if (!options.chat_template.empty()) chat = {read_file(options.chat_template), std::nullopt};
-  ServedModel model{served_name(options),
-                    std::move(text.tokenizer),
-                    std::nullopt,
-                    std::move(text.bos_token),
-                    std::move(text.eos_token),
-                    default_sampling(source.config),
-                    limits.max_model_len,
-                    static_cast<std::int32_t>(source.config.vocab_size)};
   if (chat) model.chat_template.emplace(*chat);
   return model;
 }

@@ -120,6 +120,7 @@ void EngineLoop::carry_out_plans() {
 
 bool EngineLoop::take_inbox() {
   const PhaseScope scheduling(recorder_, Activity::kSchedule);
+  clock_.begin_turn();
   Inbox inbox;
   {
     const std::lock_guard lock(inbox_mutex_);
@@ -168,6 +169,9 @@ void EngineLoop::turn() {
     submit_plan(plan, bytes);
   }
   if (in_flight_ > 1 || (!rows && in_flight_ > 0)) deliver();
+  clock_.end_turn(config_.limits.synchronous);
+  const std::lock_guard lock(stats_mutex_);
+  stats_.times = clock_.times();
 }
 
 void EngineLoop::submit_plan(const BatchPlan& plan, std::span<const std::byte> bytes) {
@@ -179,7 +183,7 @@ void EngineLoop::submit_plan(const BatchPlan& plan, std::span<const std::byte> b
   begin_record(plan);
   {
     const PhaseScope submitting(recorder_, Activity::kSubmit);
-    engine_.submit(plan);
+    clock_.submit([&] { engine_.submit(plan); });
   }
   ++in_flight_;
   const std::lock_guard lock(stats_mutex_);
@@ -199,7 +203,8 @@ void EngineLoop::begin_record(const BatchPlan& plan) {
 StepOutput EngineLoop::collect() {
   const PhaseScope collecting(recorder_, Activity::kCollect);
   publish(comm::StageKind::kStep, "waiting for tokens");
-  StepOutput output = engine_.collect();
+  StepOutput output;
+  clock_.collect([&] { output = engine_.collect(); });
   --in_flight_;
   digest_.add_output(output);
   return output;

@@ -20,6 +20,7 @@
 #include "runtime/engine.h"
 #include "runtime/request.h"
 #include "runtime/scheduler.h"
+#include "runtime/step_clock.h"
 #include "runtime/step_digest.h"
 #include "runtime/waits/step_work.h"
 
@@ -30,6 +31,7 @@ struct LoopStats {
   std::int64_t steps = 0;
   std::int64_t prefill_tokens = 0;    ///< Token rows of prompts computed.
   std::int64_t generated_tokens = 0;  ///< Tokens delivered.
+  StepTimes times;
 };
 
 class EngineLoop {
@@ -106,6 +108,7 @@ class EngineLoop {
   SchedulerConfig config_;
   Scheduler scheduler_;
   StepDigest digest_;
+  StepClock clock_;
   int in_flight_ = 0;
   Recorder* recorder_ = nullptr;
   StepWorkCounter work_counter_;

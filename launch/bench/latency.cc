@@ -10,6 +10,8 @@
 
 #include "launch/bench/latency_options.h"
 #include "launch/bench/results.h"
+#include "launch/bench/work.h"
+#include "launch/bench/workload.h"
 #include "launch/command_line.h"
 #include "launch/engine_factory.h"
 #include "launch/model_source.h"
@@ -36,26 +38,9 @@ struct Sample {
   double ttft_ms = 0, tpot_ms = 0;
 };
 
-/// Distinct token ids that no prefix cache has seen.
-class PromptMaker {
- public:
-  explicit PromptMaker(std::int64_t vocab_size)
-      : vocab_size_(static_cast<std::uint64_t>(vocab_size)) {}
-  std::vector<std::int32_t> make(std::int32_t length) {
-    std::vector<std::int32_t> ids;
-    for (std::int32_t i = 0; i < length; ++i) {
-      state_ = state_ * 6364136223846793005ull + 1442695040888963407ull;
-      ids.push_back(static_cast<std::int32_t>((state_ >> 33) % vocab_size_));
-    }
-    return ids;
-  }
-
- private:
-  std::uint64_t vocab_size_, state_ = 20240229;
-};
-
 /// Runs one shape once. TPOT is taken over the last sequence to start: while it decodes, all do.
 Sample measure(runtime::EngineLoop& loop, PromptMaker& prompts, const Shape& shape) {
+  prompts.next_run();
   struct Sequence {
     runtime::RequestId id = 0;
     std::int32_t tokens = 0;
@@ -66,8 +51,11 @@ Sample measure(runtime::EngineLoop& loop, PromptMaker& prompts, const Shape& sha
   Sequence* slowest = nullptr;
   const auto start = Clock::now();
   for (Sequence& sequence : sequences) {
+    BenchRequest prompt;
+    prompt.number = &sequence - sequences.data();
+    prompt.input = shape.input;
     runtime::Request request;
-    request.prompt = prompts.make(shape.input);
+    request.prompt = prompts.tokens(prompt);
     // The early ones go on until the last one is done.
     request.params.max_tokens = shape.output == 1 ? 1 : shape.output + shape.batch * 64;
     request.params.ignore_eos = true;
@@ -92,29 +80,6 @@ Sample measure(runtime::EngineLoop& loop, PromptMaker& prompts, const Shape& sha
     sample.tpot_ms = milliseconds(timed.first, timed.last) / (timed.tokens - 1);
   }
   return sample;
-}
-
-/// Bytes that one decode step reads on one rank, and operations of one prefill, from the config.
-struct Work {
-  double weight_bytes = 0, kv_bytes_per_token = 0, matmul_parameters = 0;
-  double attention_flops_per_pair = 0;
-};
-
-Work work_of(const runtime::ModelConfig& model, DType dtype, int ranks) {
-  Work work;
-  const double embedding = static_cast<double>(model.vocab_size * model.hidden_size);
-  const double parameters = static_cast<double>(model.num_parameters());
-  // A decode step reads every matrix once, but only single rows of the embedding table.
-  const double read = parameters - (model.tied_embeddings ? 0.0 : embedding);
-  work.weight_bytes = read * static_cast<double>(size_bytes(dtype)) / ranks;
-  work.matmul_parameters = (read - embedding) / ranks;
-  work.kv_bytes_per_token = 2.0 *
-                            static_cast<double>(model.num_kv_heads * model.head_dim *
-                                                model.num_layers() * size_bytes(dtype)) /
-                            ranks;
-  work.attention_flops_per_pair =
-      4.0 * static_cast<double>(model.num_heads * model.head_dim * model.num_layers()) / ranks;
-  return work;
 }
 
 double decode_floor_ms(const Work& work, const Shape& shape, const Ceilings& ceilings) {
@@ -166,7 +131,7 @@ std::string rate_text(const std::string& name, double tokens_per_s, double share
 void run_shapes(runtime::EngineLoop& loop, const LatencyOptions& options,
                 const std::vector<Shape>& shapes, const std::string& label, const Work& work,
                 const Ceilings& ceilings, std::int64_t vocab_size, BenchResults& results) {
-  PromptMaker prompts(vocab_size);
+  PromptMaker prompts(vocab_size, 20240229);
   for (const Shape& shape : shapes) {
     std::vector<double> ttft, tpot;
     for (std::int32_t run = -options.warmup; run < options.runs; ++run) {

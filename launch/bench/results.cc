@@ -62,6 +62,21 @@ std::string short_name(DType type) {
   return type == DType::kBF16 ? "bf16" : type == DType::kF16 ? "f16" : "f32";
 }
 
+std::string command_line(int ranks, const std::string& command,
+                         const std::vector<std::string>& arguments) {
+  std::string line = ranks > 1 ? concat("mpirun -n ", ranks, " ", command) : command;
+  for (const std::string& word : arguments) line += " " + word;
+  return line;
+}
+
+double quantile(const std::vector<double>& sorted, double q) {
+  if (sorted.empty()) return 0;
+  const double place = q * static_cast<double>(sorted.size() - 1);
+  const auto low = static_cast<std::size_t>(place);
+  const std::size_t high = std::min(low + 1, sorted.size() - 1);
+  return sorted[low] + (place - static_cast<double>(low)) * (sorted[high] - sorted[low]);
+}
+
 MedianSpread median_spread(std::vector<double> samples) {
   TANDEM_ASSERT(!samples.empty(), "no samples");
   std::sort(samples.begin(), samples.end());
@@ -71,7 +86,7 @@ MedianSpread median_spread(std::vector<double> samples) {
 
 BenchResults::BenchResults(std::string bench, std::string command)
     : bench_(std::move(bench)), command_(std::move(command)) {
-  lines_.push_back({"case", "metric", "value", "spread", "ceiling", "share"});
+  lines_.push_back({"case", "metric", "statistic", "value", "spread", "ceiling", "share"});
 }
 
 void BenchResults::add(const ResultRow& row) {
@@ -84,14 +99,19 @@ void BenchResults::add(const ResultRow& row) {
                       {"spread", rounded(row.spread)},
                       {"ceiling", nullptr},
                       {"share", nullptr}};
-  std::vector<std::string> line{
-      row.name, row.metric, decimal(row.value, 3) + " " + row.unit, decimal(row.spread, 3), "", ""};
+  std::vector<std::string> line{row.name,
+                                row.metric,
+                                row.statistic,
+                                decimal(row.value, 3) + " " + row.unit,
+                                row.spread > 0 ? decimal(row.spread, 3) : "",
+                                "",
+                                ""};
   if (row.ceiling > 0) {
     const double share = row.lower_is_better ? row.ceiling / row.value : row.value / row.ceiling;
     object["ceiling"] = rounded(row.ceiling);
     object["share"] = rounded(share);
-    line[4] = decimal(row.ceiling, 3);
-    line[5] = decimal(100 * share, 1) + " %";
+    line[5] = decimal(row.ceiling, 3);
+    line[6] = decimal(100 * share, 1) + " %";
   }
   if (echo_)
     std::fprintf(stderr, "%-64s %-22s %-6s %10.4g +- %.2g %s\n", row.name.c_str(),

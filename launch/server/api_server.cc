@@ -115,6 +115,9 @@ void ApiServer::route(const Exchange& exchange) {
   }
   if (draining_) throw ApiError(503, "The server is shutting down.");
   if (path == "/health") return reply(exchange, {200, "application/json", "{}", {}});
+  if (sequences_ >= config_.max_sequences || accepted_ >= config_.max_sequences) {
+    throw ApiError(429, "Too many requests are waiting; try again.");
+  }
   if (path == "/tokenize") return tokenize(exchange);
   if (path == "/detokenize") return detokenize(exchange);
   complete(exchange, path == "/v1/chat/completions");
@@ -163,9 +166,6 @@ void ApiServer::prepare(const Exchange& exchange, std::function<void()> work) {
 }
 
 void ApiServer::complete(const Exchange& exchange, bool chat) {
-  if (sequences_ >= config_.max_sequences || accepted_ >= config_.max_sequences) {
-    throw ApiError(429, "Too many requests are waiting; try again.");
-  }
   ++accepted_;
   prepare(exchange, [this, exchange, chat] {
     const ServedModel& model = live_->model;
@@ -243,7 +243,8 @@ void ApiServer::detokenize(const Exchange& exchange) {
     check_model(fields.text("model").value_or(""), live_->model.name);
     const auto* list = fields.list("tokens");
     if (list == nullptr) throw ApiError(400, "`tokens` is missing.", "tokens");
-    const std::string text = live_->model.tokenizer.decode(parse_token_ids(*list, "tokens"), false);
+    const std::string text =
+        live_->model.text("tokens").decode(parse_token_ids(*list, "tokens"), false);
     server_.post([this, exchange, text] {
       reply_json(exchange, {{"prompt", text}});
       end_work(0);
@@ -255,7 +256,8 @@ json::object ApiServer::models() const {
   json::object model{{"id", live_->model.name},
                      {"object", "model"},
                      {"owned_by", "tandem"},
-                     {"max_model_len", live_->model.max_model_len}};
+                     {"max_model_len", live_->model.max_model_len},
+                     {"vocab_size", live_->model.vocab_size}};
   return {{"object", "list"}, {"data", json::array{std::move(model)}}};
 }
 
@@ -279,6 +281,9 @@ json::object ApiServer::status() const {
   result["prefix_queries_tokens"] = s.prefix_queries_tokens;
   result["prefix_hits_tokens"] = s.prefix_hits_tokens;
   result["steps"] = loop.steps;
+  result["late_steps"] = loop.times.late_steps;
+  result["step_host_us"] = json::object{{"p50", 1e6 * loop.times.host.quantile(0.5)},
+                                        {"p99", 1e6 * loop.times.host.quantile(0.99)}};
   result["prefill_tokens"] = loop.prefill_tokens;
   result["generated_tokens"] = loop.generated_tokens;
   json::array ranks;

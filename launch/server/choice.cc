@@ -20,19 +20,18 @@ float finite(float logprob) { return std::max(logprob, -9999.0f); }
 
 }  // namespace
 
-Choice::Choice(int index, const CompletionRequest& request, const runtime::Tokenizer& tokenizer)
+Choice::Choice(int index, const CompletionRequest& request, const runtime::Tokenizer* tokenizer)
     : index_(index),
       chat_(request.chat),
       wants_logprobs_(request.params.logprobs.has_value()),
-      tokens_as_ids_(request.tokens_as_ids),
-      include_stop_(request.params.include_stop_str),
+      wants_token_ids_(request.return_token_ids || tokenizer == nullptr),
+      tokens_as_ids_(request.tokens_as_ids || tokenizer == nullptr),
       echo_(request.echo),
       prompt_only_(request.prompt_only),
       num_logprobs_(request.params.logprobs.value_or(0)),
       num_prompt_logprobs_(request.prompt_logprobs),
       tokenizer_(tokenizer),
-      decoder_(tokenizer, request.skip_special_tokens),
-      stops_(request.params.stop, request.params.include_stop_str),
+      output_(tokenizer, request.params, request.skip_special_tokens),
       stop_strings_(request.params.stop),
       stop_ids_(request.params.stop_token_ids) {}
 
@@ -44,7 +43,7 @@ void Choice::emit(const std::string& text) {
 void Choice::set_prompt_logprobs(const std::vector<std::int32_t>& prompt,
                                  std::vector<std::vector<kernels::TokenLogprob>> logprobs) {
   if (echo_ && wants_logprobs_) {
-    runtime::StreamDecoder text(tokenizer_);
+    runtime::StreamDecoder text(*tokenizer_);
     std::int64_t offset = 0;
     for (std::size_t i = 0; i < prompt.size(); ++i) {
       Entry entry{{{0.0f, prompt[i]}}, offset, i > 0};
@@ -62,31 +61,26 @@ void Choice::set_prompt_logprobs(const std::vector<std::int32_t>& prompt,
 
 bool Choice::push(const runtime::TokenEvent& event) {
   if (finished()) return false;
-  finish_ = event.finish;
   if (prompt_only_) {
-    finish_ = runtime::FinishReason::kLength;
+    prompt_done_ = true;
     return false;
   }
-  if (event.token >= 0) {
-    ++num_tokens_;
-    if (wants_logprobs_) entries_.push_back({event.logprobs, num_characters_});
-    // The token that ended the answer is not part of its text, unless that was asked for.
-    const bool hidden = event.finish == runtime::FinishReason::kStop && !include_stop_;
-    if (!hidden) emit(stops_.push(decoder_.push(event.token)));
-    if (event.finish == runtime::FinishReason::kStop &&
-        std::find(stop_ids_.begin(), stop_ids_.end(), event.token) != stop_ids_.end()) {
-      stop_reason_ = event.token;
-    }
-  }
-  if (finished() && !stops_.stopped()) emit(stops_.push(decoder_.finish()));
-  if (stops_.stopped()) {
-    const bool running = !finished();
-    finish_ = runtime::FinishReason::kStop;
-    stop_reason_ = json::value(stop_strings_[*stops_.matched()]);
-    return running;
-  }
-  if (finished()) emit(stops_.finish());
-  return false;
+  if (event.token >= 0 && wants_logprobs_) entries_.push_back({event.logprobs, num_characters_});
+  emit(output_.push(event));
+  return output_.stopped_by_string() && event.finish == runtime::FinishReason::kNone;
+}
+
+const char* Choice::finish_reason() const {
+  return runtime::name(prompt_done_ ? runtime::FinishReason::kLength : output_.finish_reason());
+}
+
+json::value Choice::stop_reason() const {
+  if (const auto matched = output_.matched_stop()) return json::value(stop_strings_[*matched]);
+  if (output_.finish_reason() != runtime::FinishReason::kStop || output_.token_ids().empty())
+    return nullptr;
+  const std::int32_t last = output_.token_ids().back();
+  const bool named = std::find(stop_ids_.begin(), stop_ids_.end(), last) != stop_ids_.end();
+  return named ? json::value(last) : json::value(nullptr);
 }
 
 std::string Choice::take_text() { return std::exchange(unsent_, {}); }
@@ -98,14 +92,24 @@ json::value Choice::take_logprobs() {
   return result;
 }
 
+json::value Choice::take_token_ids() {
+  if (!wants_token_ids_) return nullptr;
+  const std::vector<std::int32_t>& ids = output_.token_ids();
+  json::array fresh(ids.begin() + static_cast<std::ptrdiff_t>(sent_ids_), ids.end());
+  sent_ids_ = ids.size();
+  return fresh;
+}
+
 std::string Choice::token_text(std::int32_t id) const {
-  return tokens_as_ids_ ? "token_id:" + std::to_string(id) : tokenizer_.decode({id}, false);
+  return tokens_as_ids_ ? "token_id:" + std::to_string(id) : tokenizer_->decode({id}, false);
 }
 
 json::object Choice::chat_entry(const kernels::TokenLogprob& logprob) const {
   json::array bytes;
-  for (const char byte : tokenizer_.token_bytes(logprob.id)) {
-    bytes.push_back(static_cast<unsigned char>(byte));
+  if (tokenizer_ != nullptr) {
+    for (const char byte : tokenizer_->token_bytes(logprob.id)) {
+      bytes.push_back(static_cast<unsigned char>(byte));
+    }
   }
   return {
       {"token", token_text(logprob.id)}, {"logprob", finite(logprob.logprob)}, {"bytes", bytes}};
@@ -137,7 +141,8 @@ json::value Choice::prompt_logprobs() const {
       json::object& item = tokens[std::to_string(logprobs[i].id)].emplace_object();
       item["logprob"] = finite(logprobs[i].logprob);
       item["rank"] = i > 0 ? json::value(i) : json::value(nullptr);
-      item["decoded_token"] = tokenizer_.decode({logprobs[i].id}, false);
+      if (tokenizer_ != nullptr)
+        item["decoded_token"] = tokenizer_->decode({logprobs[i].id}, false);
     }
     result.push_back(std::move(tokens));
   }

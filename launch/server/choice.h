@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// One answer on its way from tokens to text: decoding, stop strings, what is still to be sent, and
-// log-probabilities in OpenAI's two forms. Owns its decoder; the tokenizer must outlive it.
+// One answer of a request: its text as it comes, what of it is still to be sent, and
+// log-probabilities in OpenAI's two forms. The tokenizer must outlive it; without one there are
+// only token ids.
 #pragma once
 
 #include <boost/json/value.hpp>
@@ -9,15 +10,14 @@
 #include <string>
 #include <vector>
 
+#include "launch/output_text.h"
 #include "launch/server/completion_request.h"
-#include "runtime/text/stop_matcher.h"
-#include "runtime/text/tokenizer.h"
 
 namespace tandem::launch {
 
 class Choice {
  public:
-  Choice(int index, const CompletionRequest& request, const runtime::Tokenizer& tokenizer);
+  Choice(int index, const CompletionRequest& request, const runtime::Tokenizer* tokenizer);
 
   /// Takes the next token, or the end. True when a stop string was found just now: generation
   /// goes on and has to be cancelled.
@@ -30,18 +30,22 @@ class Choice {
                            std::vector<std::vector<kernels::TokenLogprob>> logprobs);
 
   int index() const { return index_; }
-  std::int64_t num_tokens() const { return num_tokens_; }
-  bool finished() const { return finish_ != runtime::FinishReason::kNone; }
-  const char* finish_reason() const { return runtime::name(finish_); }
+  std::int64_t num_tokens() const { return static_cast<std::int64_t>(output_.token_ids().size()); }
+  bool finished() const { return prompt_done_ || output_.finished(); }
+  const char* finish_reason() const;
   /// The stop string or stop token id, or null.
-  const boost::json::value& stop_reason() const { return stop_reason_; }
+  boost::json::value stop_reason() const;
 
   /// Whether a streamed piece is due: new text, log-probabilities, or the end.
-  bool has_news() const { return !unsent_.empty() || !entries_.empty() || end_unsent(); }
+  bool has_news() const {
+    return !unsent_.empty() || !entries_.empty() || end_unsent() ||
+           (wants_token_ids_ && sent_ids_ < output_.token_ids().size());
+  }
   bool end_unsent() const { return finished() && !end_sent_; }
-  /// What was not taken yet. `take_logprobs` is null unless they were asked for.
+  /// What was not taken yet. `take_logprobs` and `take_token_ids` are null unless asked for.
   std::string take_text();
   boost::json::value take_logprobs();
+  boost::json::value take_token_ids();
   /// vLLM's form, an object by token id for each token but the first; null unless asked for.
   boost::json::value prompt_logprobs() const;
   void end_sent() { end_sent_ = true; }
@@ -60,20 +64,19 @@ class Choice {
   std::string token_text(std::int32_t id) const;
 
   int index_;
-  bool chat_, wants_logprobs_, tokens_as_ids_, include_stop_, echo_, prompt_only_;
+  bool chat_, wants_logprobs_, wants_token_ids_, tokens_as_ids_, echo_, prompt_only_;
   std::int32_t num_logprobs_;
   std::optional<std::int32_t> num_prompt_logprobs_;
-  const runtime::Tokenizer& tokenizer_;
-  runtime::StreamDecoder decoder_;
-  runtime::StopMatcher stops_;
+  const runtime::Tokenizer* tokenizer_;
+  OutputText output_;
   std::vector<std::string> stop_strings_;
+  std::vector<std::int32_t> stop_ids_;
   std::string unsent_;
   std::vector<Entry> entries_;
   std::vector<std::vector<kernels::TokenLogprob>> prompt_logprobs_;
-  std::int64_t num_tokens_ = 0, num_characters_ = 0;
-  runtime::FinishReason finish_ = runtime::FinishReason::kNone;
-  boost::json::value stop_reason_;
-  std::vector<std::int32_t> stop_ids_;
+  std::size_t sent_ids_ = 0;
+  std::int64_t num_characters_ = 0;
+  bool prompt_done_ = false;  ///< The end of an answer that is only its prompt.
   bool end_sent_ = false;
 };
 

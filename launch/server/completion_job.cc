@@ -42,15 +42,16 @@ void CompletionJob::start(std::vector<runtime::Request> requests) {
   choices_.reserve(requests.size() * static_cast<std::size_t>(n));
   for (std::size_t p = 0; p < requests.size(); ++p) {
     for (int s = 0; s < n; ++s) {
-      choices_.emplace_back(static_cast<int>(p) * n + s, request_, services_.model.tokenizer);
+      choices_.emplace_back(static_cast<int>(p) * n + s, request_, services_.model.text_or_null());
       if (request_.echo) {
-        choices_.back().prepend(services_.model.tokenizer.decode(requests[p].prompt));
+        choices_.back().prepend(services_.model.text("echo").decode(requests[p].prompt));
       }
     }
     usage_.prompt_tokens += static_cast<std::int64_t>(requests[p].prompt.size());
     if (request_.params.prompt_logprobs) prompts_.push_back(requests[p].prompt);
   }
   running_ = choices_.size();
+  first_token_.assign(choices_.size(), begun_);
   last_token_.assign(choices_.size(), begun_);
   for (std::size_t p = 0; p < requests.size(); ++p) {
     const auto sink = [self, p](const runtime::TokenEvent& event) {
@@ -98,13 +99,20 @@ void CompletionJob::observe(const Choice& target) {
   const auto now = Clock::now();
   auto& last = last_token_[static_cast<std::size_t>(target.index())];
   const double seconds = std::chrono::duration<double>(now - last).count();
-  (target.num_tokens() == 0 ? services_.metrics.ttft_s : services_.metrics.itl_s).observe(seconds);
+  const bool first = target.num_tokens() == 0;
+  (first ? services_.metrics.ttft_s : services_.metrics.itl_s).observe(seconds);
+  if (first) first_token_[static_cast<std::size_t>(target.index())] = now;
   last = now;
 }
 
 void CompletionJob::finish_choice(const Choice& target) {
   --running_;
   usage_.completion_tokens += target.num_tokens();
+  if (target.num_tokens() > 1) {
+    const auto index = static_cast<std::size_t>(target.index());
+    const std::chrono::duration<double> time = last_token_[index] - first_token_[index];
+    services_.metrics.tpot_s.observe(time.count() / static_cast<double>(target.num_tokens() - 1));
+  }
   ++services_.metrics.finished[target.finish_reason()];
   services_.metrics.request_generation_tokens.observe(static_cast<double>(target.num_tokens()));
 }

@@ -82,7 +82,7 @@ class CompletionJob : public std::enable_shared_from_this<CompletionJob> {
   std::vector<runtime::RequestId> ids_;
   std::vector<std::vector<std::int32_t>> prompts_;  ///< Kept when their logprobs are wanted.
   std::vector<Choice> choices_;                     ///< Sample s of prompt p is number p * n + s.
-  std::vector<Clock::time_point> last_token_;
+  std::vector<Clock::time_point> first_token_, last_token_;
   Clock::time_point begun_ = Clock::now();
   Usage usage_;
   std::size_t running_ = 0;  ///< Choices that have not finished.

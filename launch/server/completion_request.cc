@@ -305,6 +305,7 @@ CompletionRequest parse_completion_request(const json::object& body, bool chat,
   request.bad_words = parse_texts(fields, "bad_words");
   request.add_special_tokens = fields.flag("add_special_tokens").value_or(!chat);
   request.tokens_as_ids = fields.flag("return_tokens_as_token_ids").value_or(false);
+  request.return_token_ids = fields.flag("return_token_ids").value_or(false);
   request.skip_special_tokens = fields.flag("skip_special_tokens").value_or(true);
   return request;
 }

@@ -33,7 +33,8 @@ struct CompletionRequest {
   std::vector<std::string> bad_words;
   bool tokens_as_ids = false;                   ///< Log-probabilities name tokens "token_id:N".
   std::optional<std::int32_t> prompt_logprobs;  ///< vLLM's; `params` has the larger with `echo`'s.
-  bool prompt_only = false;  ///< `echo` with max_tokens 0: the answer's token is not shown.
+  bool prompt_only = false;       ///< `echo` with max_tokens 0: the answer's token is not shown.
+  bool return_token_ids = false;  ///< Choices bring `token_ids` beside their text.
   bool stream = false, include_usage = false, echo = false;
 };
 

@@ -27,6 +27,11 @@ json::value finish_reason(const Choice& choice) {
   return choice.finished() ? json::value(choice.finish_reason()) : json::value(nullptr);
 }
 
+void add_token_ids(Choice& choice, json::object& item) {
+  json::value ids = choice.take_token_ids();
+  if (!ids.is_null()) item["token_ids"] = std::move(ids);
+}
+
 json::object usage_object(const Usage& usage) {
   return {{"prompt_tokens", usage.prompt_tokens},
           {"completion_tokens", usage.completion_tokens},
@@ -67,6 +72,7 @@ std::string CompletionWriter::whole(std::vector<Choice>& choices, const Usage& u
     item["logprobs"] = choice.take_logprobs();
     item["finish_reason"] = finish_reason(choice);
     item["stop_reason"] = choice.stop_reason();
+    add_token_ids(choice, item);
     if (!chat_) item["prompt_logprobs"] = choice.prompt_logprobs();
     list.push_back(std::move(item));
   }
@@ -100,6 +106,7 @@ std::string CompletionWriter::event(Choice& choice) const {
   }
   item["logprobs"] = choice.take_logprobs();
   item["finish_reason"] = finish_reason(choice);
+  add_token_ids(choice, item);
   if (choice.finished()) {
     item["stop_reason"] = choice.stop_reason();
     choice.end_sent();

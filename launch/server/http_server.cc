@@ -249,6 +249,7 @@ struct HttpServer::Impl {
 
   void bind(const std::string& host, std::uint16_t port);
   asio::awaitable<void> accept();
+  static void refuse(tcp::socket& socket);
   asio::awaitable<void> serve(tcp::socket socket);
   void wait_for_signal(std::shared_ptr<std::function<void()>> callback);
 
@@ -276,6 +277,20 @@ void HttpServer::Impl::bind(const std::string& host, std::uint16_t port) {
                  "); choose another --port.");
 }
 
+/// One attempt to say why; what does not fit into the socket's buffer at once is not sent.
+void HttpServer::Impl::refuse(tcp::socket& socket) {
+  const HttpResponse refusal =
+      ApiError(503, "Too many connections are open; try again.").response();
+  std::string text = "HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nContent-Type: " +
+                     refusal.content_type + "\r\n";
+  for (const auto& [name, value] : refusal.headers) text += name + ": " + value + "\r\n";
+  text += "Content-Length: " + std::to_string(refusal.body.size()) + "\r\n\r\n" + refusal.body;
+  error_code ignored;
+  socket.non_blocking(true, ignored);
+  socket.write_some(asio::buffer(text), ignored);
+  socket.shutdown(tcp::socket::shutdown_send, ignored);
+}
+
 asio::awaitable<void> HttpServer::Impl::accept() {
   while (true) {
     error_code error;
@@ -287,7 +302,10 @@ asio::awaitable<void> HttpServer::Impl::accept() {
       co_await pause.async_wait(into(error));
       continue;
     }
-    if (connections >= limits.max_connections) continue;
+    if (connections >= limits.max_connections) {
+      refuse(socket);
+      continue;
+    }
     socket.set_option(tcp::no_delay(true), error);
     asio::co_spawn(io, serve(std::move(socket)), asio::detached);
   }

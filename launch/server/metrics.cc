@@ -17,6 +17,16 @@ void sample(std::string& out, const std::string& name, const std::string& labels
   out += concat("tandem_", name, "{", labels, "} ", value, "\n");
 }
 
+void summary(std::string& out, const char* name, const char* help, const std::string& labels,
+             const runtime::DurationHistogram& times) {
+  head(out, name, "summary", help);
+  for (const double q : {0.5, 0.99}) {
+    sample(out, name, concat(labels, ",quantile=\"", q, "\""), times.quantile(q));
+  }
+  sample(out, std::string(name) + "_sum", labels, times.sum_s());
+  sample(out, std::string(name) + "_count", labels, times.count());
+}
+
 /// A label's value between quotes.
 std::string escaped(const std::string& text) {
   std::string result;
@@ -66,6 +76,11 @@ std::string ServerMetrics::text(const runtime::LoopStats& loop, const std::strin
   one("prompt_tokens_total", "counter", "Prompt tokens of accepted requests.", prompt_tokens);
   one("generation_tokens_total", "counter", "Tokens generated.", loop.generated_tokens);
   one("engine_steps_total", "counter", "Steps of the engine.", loop.steps);
+  one("late_steps_total", "counter", "Steps given to the device after it can have been idle.",
+      loop.times.late_steps);
+  summary(out, "step_host_seconds", "Time of a step outside the engine.", labels, loop.times.host);
+  summary(out, "step_device_idle_seconds", "At most so long the device waited for a step.", labels,
+          loop.times.idle);
   head(out, "request_success_total", "counter", "Answers by the reason of their end.");
   for (const auto& [reason, count] : finished) {
     sample(out, "request_success_total", labels + ",finished_reason=\"" + reason + "\"", count);
@@ -80,6 +95,8 @@ std::string ServerMetrics::text(const runtime::LoopStats& loop, const std::strin
   };
   histogram("time_to_first_token_seconds", "From the request to its first token.", ttft_s);
   histogram("inter_token_latency_seconds", "Between two tokens of an answer.", itl_s);
+  histogram("request_time_per_output_token_seconds", "Mean of an answer after its first token.",
+            tpot_s);
   histogram("e2e_request_latency_seconds", "From the request to its last token.", e2e_s);
   histogram("request_prompt_tokens", "Prompt tokens of a request.", request_prompt_tokens);
   histogram("request_generation_tokens", "Tokens of an answer.", request_generation_tokens);

@@ -19,9 +19,17 @@ std::uint64_t random_seed() {
 
 }  // namespace
 
+const runtime::Tokenizer& ServedModel::text(const char* field) const {
+  if (tokenizer) return *tokenizer;
+  throw ApiError(400,
+                 concat("This server has no tokenizer, so `", field,
+                        "` cannot be text; send token ids to /v1/completions."),
+                 field);
+}
+
 std::vector<std::int32_t> ServedModel::tokens(const Prompt& prompt, bool add_special_tokens) const {
   if (const auto* text = std::get_if<std::string>(&prompt)) {
-    return tokenizer.encode(*text, {add_special_tokens, true});
+    return this->text("prompt").encode(*text, {add_special_tokens, true});
   }
   const auto& ids = std::get<std::vector<std::int32_t>>(prompt);
   for (const std::int32_t id : ids) {
@@ -36,6 +44,7 @@ std::vector<std::int32_t> ServedModel::tokens(const Prompt& prompt, bool add_spe
 
 std::vector<std::int32_t> ServedModel::chat_tokens(const json::array& messages,
                                                    const json::object& variables) const {
+  const runtime::Tokenizer& encoder = text("messages");
   if (!chat_template) {
     throw ApiError(400, "The model has no chat template; use /v1/completions.", "messages");
   }
@@ -43,7 +52,7 @@ std::vector<std::int32_t> ServedModel::chat_tokens(const json::array& messages,
   all["messages"] = messages;
   all["bos_token"] = bos_token;
   all["eos_token"] = eos_token;
-  return tokenizer.encode(chat_template->render(all), {false, true});
+  return encoder.encode(chat_template->render(all), {false, true});
 }
 
 std::vector<std::vector<std::int32_t>> ServedModel::bad_word_tokens(
@@ -51,7 +60,7 @@ std::vector<std::vector<std::int32_t>> ServedModel::bad_word_tokens(
   std::vector<std::vector<std::int32_t>> result;
   for (const std::string& word : words) {
     if (word.empty()) throw ApiError(400, "A word in `bad_words` is empty.", "bad_words");
-    for (auto& ids : word_tokens(tokenizer, word)) result.push_back(std::move(ids));
+    for (auto& ids : word_tokens(text("bad_words"), word)) result.push_back(std::move(ids));
   }
   return result;
 }
@@ -76,6 +85,8 @@ void ServedModel::fit(runtime::Request& request, const CompletionRequest& from) 
 
 std::vector<runtime::Request> ServedModel::token_requests(CompletionRequest& request) const {
   request.params.seed = request.seed ? *request.seed : random_seed();
+  if (!request.params.stop.empty()) text("stop");
+  if (request.echo) text("echo");
   request.params.bad_words = bad_word_tokens(request.bad_words);
   std::vector<runtime::Request> result;
   const auto add = [&](std::vector<std::int32_t> prompt) {

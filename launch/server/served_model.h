@@ -18,12 +18,16 @@ namespace tandem::launch {
 
 struct ServedModel {
   std::string name;
-  runtime::Tokenizer tokenizer;
+  std::optional<runtime::Tokenizer> tokenizer;  ///< Without one there are only token ids.
   std::optional<runtime::ChatTemplate> chat_template;
   std::string bos_token, eos_token;
   runtime::SamplingParams defaults;
   std::int32_t max_model_len = 0;
   std::int32_t vocab_size = 0;  ///< Of the model: ids a request may name.
+
+  /// The tokenizer, or ApiError 400 that names `field`, which needs one.
+  const runtime::Tokenizer& text(const char* field) const;
+  const runtime::Tokenizer* text_or_null() const { return tokenizer ? &*tokenizer : nullptr; }
 
   /// Token ids of a prompt; ApiError 400 for ids outside the vocabulary and text that is not UTF-8.
   std::vector<std::int32_t> tokens(const Prompt& prompt, bool add_special_tokens) const;

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Many rude clients at once on two CPU ranks with a cache so small that sequences are preempted:
 every completed greedy answer equals the single-run answer, all memory comes back, no rank differs.
-`REQUESTS` in the environment makes it longer (tests/soak.sh)."""
+`REQUESTS` in the environment makes it longer, `RESULT` names a file for what was counted
+(tests/soak.sh)."""
 
 import collections
 import contextlib
@@ -175,11 +176,16 @@ class UnderFire(unittest.TestCase):
             seconds = time.time() - start
             status = server.wait_until_idle()
             counts = sum((client.counts for client in clients), collections.Counter())
-            print(f"{sum(counts.values())} requests in {seconds:.1f} s: {dict(counts)}; "
-                  f"{status['preemptions']} preemptions, {status['generated_tokens']} tokens, "
-                  f"{status['prefix_hits_tokens']} of {status['prefix_queries_tokens']} prompt "
-                  f"tokens reused, {status['kv_max_chunks']} chunks")
-            self.assertEqual([fault for client in clients for fault in client.faults], [])
+            faults = [fault for client in clients for fault in client.faults]
+            result = {"requests": sum(counts.values()), "seconds": round(seconds, 1),
+                      "by_kind": dict(counts), "faults": len(faults), "ranks": 2,
+                      **{name: status[name] for name in (
+                          "preemptions", "generated_tokens", "prefix_hits_tokens",
+                          "prefix_queries_tokens", "kv_max_chunks", "kv_used_chunks", "steps")}}
+            print(json.dumps(result))
+            if "RESULT" in os.environ:
+                pathlib.Path(os.environ["RESULT"]).write_text(json.dumps(result, indent=1) + "\n")
+            self.assertEqual(faults, [])
             self.assertGreater(status["preemptions"], 9)
             self.assertGreater(status["prefix_hits_tokens"], begun["prefix_hits_tokens"])
             # The same answers once more, now that nothing else runs.
