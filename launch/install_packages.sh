@@ -10,7 +10,7 @@ for set in "$@"; do
     build) packages+=(g++ cmake ninja-build openmpi-bin libopenmpi-dev libboost1.81-dev
       libboost-program-options1.81-dev libdnnl-dev libpcre2-dev libutf8proc-dev libhwloc-dev) ;;
     test) packages+=(libgtest-dev libgmock-dev python3-venv clang-format-14 iproute2 slurm-wlm
-      munge clang-14 libclang-rt-14-dev) ;;
+      munge clang-14 libclang-rt-14-dev chromium) ;;
     *) echo "install_packages.sh: no package set $set; use build or test" >&2; exit 2 ;;
   esac
 done

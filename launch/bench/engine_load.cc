@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "kernels/device/error.h"
+#include "launch/text_table.h"
 
 namespace tandem::launch {
 namespace {

@@ -13,6 +13,7 @@
 #include "launch/bench/work.h"
 #include "launch/bench/workload.h"
 #include "launch/command_line.h"
+#include "launch/text_table.h"
 #include "runtime/weights/gguf_config.h"
 #include "runtime/weights/model_path.h"
 

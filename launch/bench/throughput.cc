@@ -10,6 +10,7 @@
 #include "launch/command_line.h"
 #include "launch/engine_factory.h"
 #include "launch/model_source.h"
+#include "launch/text_table.h"
 
 namespace tandem::launch {
 namespace {

@@ -24,7 +24,7 @@ constexpr const char kPage[] = R"html(<!doctype html>
            flex-wrap: wrap; }
   #state { font-weight: 600; }
   .dim { color: var(--dim); }
-  .tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(10.5rem, 1fr));
+  .tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(16rem, 1fr));
            gap: .8rem; margin: 1.2rem 0; }
   .tile, table, .plot { background: var(--card); border: 1px solid var(--line);
                         border-radius: .5rem; }
@@ -56,7 +56,7 @@ constexpr const char kPage[] = R"html(<!doctype html>
 </div>
 <div class="plot">output tokens/s, last two minutes <span class="dim" id="peak"></span>
   <svg viewBox="0 0 120 40" preserveAspectRatio="none" role="img" aria-label="tokens per second">
-    <polyline id="line" fill="none" stroke="var(--bar)" stroke-width="1"
+    <polyline id="line" fill="none" stroke="var(--bar)" stroke-width="2"
               vector-effect="non-scaling-stroke"></polyline></svg></div>
 <table><thead><tr><th>rank</th><th>host</th><th>device</th><th>state</th></tr></thead>
 <tbody id="ranks"></tbody></table>
@@ -76,7 +76,7 @@ function show(s) {
   text('waiting', s.waiting);
   const used = s.kv_used_chunks / s.kv_max_chunks, mapped = s.kv_mapped_chunks / s.kv_max_chunks;
   text('kv', (100 * used).toFixed(1) + ' %');
-  text('kvtext', 'grown to ' + (100 * Math.min(mapped, 1)).toFixed(0) + ' % of its limit');
+  text('kvtext', 'memory mapped: ' + (100 * Math.min(mapped, 1)).toFixed(0) + ' % of the limit');
   at('kvused').style.width = 100 * used + '%';
   at('kvmapped').style.width = 100 * Math.min(mapped, 1) + '%';
   text('prefix', s.prefix_queries_tokens
@@ -104,7 +104,8 @@ function show(s) {
     return row;
   }));
   text('foot', s.version + ' · up ' + Math.round(s.uptime_s) + ' s · ' + s.steps + ' steps · ' +
-      s.generated_tokens + ' tokens · ' + s.preemptions + ' preemptions');
+      s.generated_tokens + ' tokens · host time of a step p50 ' +
+      s.step_host_us.p50.toFixed(0) + ' µs, p99 ' + s.step_host_us.p99.toFixed(0) + ' µs · ' + s.preemptions + ' preemptions');
 }
 async function poll() {
   try {
