@@ -7,6 +7,7 @@
 
 #include "kernels/attend.h"
 #include "kernels/gate_up_act.h"
+#include "kernels/step.h"
 #include "kvcache/kv_cache.h"
 #include "parallel/overlap.h"
 #include "parallel/parallel_linear.h"

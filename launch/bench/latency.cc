@@ -159,7 +159,7 @@ void run_shapes(runtime::EngineLoop& loop, const LatencyOptions& options,
 void run_both_domains(Ranks& ranks, runtime::Engine& engine, const LatencyOptions& options,
                       const std::vector<Shape>& shapes, const std::string& label,
                       std::int64_t vocab_size, BenchResults& results) {
-  PromptMaker prompts(vocab_size);
+  PromptMaker prompts(vocab_size, 20240229);
   for (const Shape& shape : shapes) {
     if (shape.output > 1) continue;  // Decode graphs have one domain.
     std::vector<double> separate, shared, saved;
