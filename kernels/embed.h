@@ -3,6 +3,7 @@
 // others; the sum over ranks is the embedding.
 #pragma once
 
+#include "kernels/linear.h"
 #include "kernels/step_view.h"
 
 namespace tandem::kernels {
@@ -12,8 +13,9 @@ struct EmbedArgs {
   const StepView<D>* step = nullptr;
   const T* table = nullptr;  ///< [vocab_end - vocab_begin, hidden], row-major
   std::int64_t vocab_begin = 0, vocab_end = 0;
-  float scale = 1.0f;    ///< Applied in float, then rounded once to T.
-  TensorView<T, D> out;  ///< [num_tokens, hidden]
+  float scale = 1.0f;                        ///< Applied in float, then rounded once to T.
+  TensorView<T, D> out;                      ///< [num_tokens, hidden]
+  const LinearWeight<T, D>* head = nullptr;  ///< Holds the table where `table` is null (CPU only).
 };
 
 /// Enqueued on the compute stream.

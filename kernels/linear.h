@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Matrix products with a weight that was prepared once at load.
-// `LinearWeight<T, D>` owns a weight `[N, K]` in the form its device multiplies fastest: on the
-// CPU packed for oneDNN where it is found, on CUDA plain row-major. One copy per tensor; prefill
-// and decode read the same bytes. T is float, BFloat16 or Float16.
+// `LinearWeight<T, D>` owns a weight `[N, K]` in the form its device multiplies fastest: bfloat16
+// on the CPU packed (kernels/cpu/packed_weight.h), else plain row-major. One copy per tensor;
+// prefill and decode read the same bytes. T is float, BFloat16 or Float16.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,8 @@ template <typename T>
 class LinearWeight<T, Cpu> {
  public:
   LinearWeight();
-  /// Takes the row-major `[rows, cols]` weight from host memory and packs it. Synchronous.
+  /// Takes the row-major `[rows, cols]` weight from host memory and, bfloat16, packs it.
+  /// Synchronous.
   LinearWeight(Context<Cpu>& ctx, Buffer<T, Cpu> row_major, std::int64_t rows, std::int64_t cols);
   LinearWeight(LinearWeight&&) noexcept;
   LinearWeight& operator=(LinearWeight&&) noexcept;
@@ -28,16 +29,18 @@ class LinearWeight<T, Cpu> {
 
   std::int64_t rows() const { return rows_; }
   std::int64_t cols() const { return cols_; }
-  std::int64_t size_bytes() const { return rows_ * cols_ * static_cast<std::int64_t>(sizeof(T)); }
+  std::int64_t size_bytes() const { return data_.size_bytes(); }
 
-  struct Packed;
-  Packed* packed() const { return packed_.get(); }
-  const T* row_major() const { return row_major_.data(); }  ///< Null when packed.
+  /// Row `row` to `out` `[cols]`: a tied embedding is read from the head.
+  void copy_row(std::int64_t row, T* out) const;
+  template <typename Out>
+  void multiply(TensorView<const T, Cpu> x, TensorView<Out, Cpu> y) const;  ///< `matmul`'s body.
 
  private:
+  struct Library;
   std::int64_t rows_ = 0, cols_ = 0;
-  Buffer<T, Cpu> row_major_;
-  std::unique_ptr<Packed> packed_;
+  Buffer<T, Cpu> data_;
+  std::unique_ptr<Library> library_;
 };
 
 template <typename T>

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launch/model_source.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstdio>
 
@@ -13,6 +11,7 @@
 #include "launch/placement.h"
 #include "parallel/shard.h"
 #include "runtime/cache_plan.h"
+#include "runtime/host_memory.h"
 #include "runtime/model_report.h"
 #include "runtime/text/template_source.h"
 #include "runtime/weights/gguf_config.h"
@@ -22,11 +21,6 @@ namespace tandem::launch {
 namespace {
 
 bool is_gguf(const std::filesystem::path& path) { return path.extension() == ".gguf"; }
-
-/// Memory that the host can give without swapping.
-std::int64_t free_host_bytes() {
-  return std::int64_t{sysconf(_SC_AVPHYS_PAGES)} * sysconf(_SC_PAGESIZE);
-}
 
 DType choose_dtype(const std::string& wanted, DType stored, const std::string& device) {
   if (wanted == "float32") return DType::kF32;
@@ -108,12 +102,12 @@ runtime::EngineConfig engine_config(const Ranks& ranks, const EngineOptions& opt
   config.threads = options.threads > 0
                        ? options.threads
                        : places[static_cast<std::size_t>(ranks.session.rank())].threads;
+  config.host_bytes = runtime::available_host_bytes() / ranks.session.local_size();
   // CPU ranks: a quarter of the free memory of the host, shared by its ranks.
   // CUDA ranks: 0, what --gpu-memory-utilization leaves.
-  config.kv_cache_bytes =
-      options.kv_cache_memory.empty()
-          ? device == "cuda" ? 0 : free_host_bytes() / 4 / ranks.session.local_size()
-          : parse_bytes("--kv-cache-memory", options.kv_cache_memory);
+  config.kv_cache_bytes = options.kv_cache_memory.empty()
+                              ? device == "cuda" ? 0 : config.host_bytes / 4
+                              : parse_bytes("--kv-cache-memory", options.kv_cache_memory);
   config.max_model_len = options.max_model_len > 0 ? options.max_model_len
                                                    : static_cast<std::int32_t>(model.max_position);
   TANDEM_REQUIRE(config.max_model_len <= model.max_position, "--max-model-len ",

@@ -178,6 +178,7 @@ kernels::EmbedArgs<T, D> Decoder<T, D>::embed_args(const Part& part) const {
   kernels::EmbedArgs<T, D> args;
   args.step = &part.step;
   args.table = model_.embedding_table();
+  args.head = &model_.head;
   args.vocab_begin = vocab.begin;
   args.vocab_end = vocab.end;
   args.scale = model_.config.embedding_scale;

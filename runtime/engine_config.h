@@ -42,6 +42,8 @@ struct EngineConfig {
   std::int64_t kv_segment_bytes = 64 << 20;  ///< One step of growth.
   OverlapMode overlap = OverlapMode::kAuto;  ///< Sums of prefill under its computation.
   int threads = 1;                           ///< CPU ranks: OpenMP threads of this rank.
+  /// CPU ranks: this rank's part of the host's free memory; 0: unknown, nothing is checked.
+  std::int64_t host_bytes = 0;
   /// Of one rank: it runs the first shard of so many, and communication is left out. 0: the job's.
   int shard_of = 0;
   CudaEngineConfig cuda;         ///< CUDA ranks only.
@@ -53,6 +55,8 @@ struct LoadReport {
   double seconds = 0;
   std::int64_t bytes_read = 0;                   ///< Of the checkpoint's files.
   std::int64_t weight_bytes = 0;                 ///< On the device.
+  std::int64_t kv_cache_bytes = 0;               ///< That the cache may grow to.
+  std::int64_t peak_resident_bytes = 0;          ///< Of this process, up to here (CPU ranks).
   double load_seconds = 0, prepare_seconds = 0;  ///< Weights; tuning and capture of graphs.
 };
 

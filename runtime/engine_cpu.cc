@@ -7,10 +7,28 @@
 #include "runtime/cache_plan.h"
 #include "runtime/device_engine.inl"
 #include "runtime/engine_config.h"
+#include "runtime/host_memory.h"
+#include "runtime/model_report.h"
 #include "runtime/weights/model_loader.h"
 
 namespace tandem::runtime {
 namespace {
+
+/// Before anything is read: a host that runs out of memory kills processes without a word.
+void require_room(const ModelConfig& model, const parallel::Shard& shard,
+                  const EngineConfig& config) {
+  if (config.host_bytes <= 0) return;
+  const ModelReport report = report_model(model, shard.size(), config.dtype);
+  const auto mb = [](std::int64_t bytes) { return concat((bytes + 999'999) / 1'000'000, " MB"); };
+  std::int64_t all = 0;
+  for (const RankReport& rank : report.ranks) all += rank.weight_bytes;
+  const std::int64_t mine = report.ranks[static_cast<std::size_t>(shard.rank())].weight_bytes;
+  TANDEM_REQUIRE(mine <= config.host_bytes, model.name, " needs ", mb(mine),
+                 " of memory for its weights on this rank (", mb(all),
+                 " on all), but this rank's part of the host's free memory is ",
+                 mb(config.host_bytes), ": start more ranks on more hosts, use a smaller model",
+                 config.dtype == DType::kF32 ? ", or --dtype bfloat16" : "");
+}
 
 template <typename T>
 std::unique_ptr<Engine> make_engine(comm::ControlPlane& control, const ModelConfig& model,
@@ -22,6 +40,7 @@ std::unique_ptr<Engine> make_engine(comm::ControlPlane& control, const ModelConf
                               config.shard_of > 0 ? config.shard_of : control.size());
   std::optional<Model<T, Cpu>> loaded;
   control.together([&] {
+    require_room(model, shard, config);
     loaded.emplace(
         ModelLoader<T, Cpu>(*context, checkpoint, model, shard).load(config.max_model_len));
   });
@@ -44,6 +63,11 @@ std::unique_ptr<Engine> make_engine(comm::ControlPlane& control, const ModelConf
   if (control.size() > 1) parts.communicator = std::make_unique<comm::Communicator<Cpu>>(control);
   std::unique_ptr<Engine> engine;
   control.together([&] { engine = std::make_unique<DeviceEngine<T, Cpu>>(std::move(parts)); });
+  report->kv_cache_bytes = std::int64_t{limits.num_chunks} * kernels::kChunkTokens *
+                           report_model(model, shard.size(), config.dtype)
+                               .ranks[static_cast<std::size_t>(shard.rank())]
+                               .kv_bytes_per_token;
+  report->peak_resident_bytes = peak_resident_bytes();
   report->seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   return engine;
 }

@@ -46,22 +46,22 @@ struct Model {
   Buffer<std::int32_t, D> kv_head_of_q;  ///< [query heads of this rank]
   std::int64_t weight_bytes = 0;         ///< On the device, this rank.
 
-  const T* embedding_table() const;
+  const T* embedding_table() const;  ///< Row-major, or null: `head` holds it.
 };
 
-/// A row-major weight that embedding look-ups may read, or null when it was packed.
+/// The rows of a head that look-ups can read in place; null: they go through `copy_row`.
 template <typename T>
-const T* row_major_data(const kernels::LinearWeight<T, Cpu>& weight) {
-  return weight.row_major();
+const T* table_of(const kernels::LinearWeight<T, Cpu>&) {
+  return nullptr;
 }
 template <typename T>
-const T* row_major_data(const kernels::LinearWeight<T, Cuda>& weight) {
+const T* table_of(const kernels::LinearWeight<T, Cuda>& weight) {
   return weight.data();
 }
 
 template <typename T, Device D>
 const T* Model<T, D>::embedding_table() const {
-  return embedding.size() > 0 ? embedding.data() : row_major_data(head);
+  return embedding.size() > 0 ? embedding.data() : table_of(head);
 }
 
 }  // namespace tandem::runtime

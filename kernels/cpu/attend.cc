@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// Attention in blocks: neighbouring rows of one sequence, with all query heads of one KV head, are
+// the queries that share a chunk of keys and values once it is converted to float. Online softmax
+// over the chunks (Milakov and Gimelshein 2018, arXiv 1805.02867).
 #include "kernels/attend.h"
 
 #include <algorithm>
@@ -6,11 +9,43 @@
 #include <limits>
 #include <vector>
 
+#include "kernels/cpu/small_matmul.h"
+#include "kernels/cpu/vec.h"
 #include "kernels/device/cpu/context.h"
 #include "kernels/device/dtype.h"
 
 namespace tandem::kernels {
 namespace {
+
+using cpu::Floats;
+using cpu::kFloats;
+using cpu::kTileCols;
+
+/// Rows of a block: enough that converting a chunk is little beside using it.
+constexpr std::int32_t kMaxBlockRows = 16;
+
+/// Rows [first, first + count) of one sequence, at neighbouring positions.
+struct RowBlock {
+  std::int32_t first = 0, count = 0;
+};
+
+std::vector<RowBlock> row_blocks(const StepView<Cpu>& step) {
+  std::vector<RowBlock> blocks;
+  for (std::int32_t row = 0; row < step.num_tokens; ++row) {
+    RowBlock* last = blocks.empty() ? nullptr : &blocks.back();
+    const bool joins = last != nullptr && last->count < kMaxBlockRows && step.positions[row] > 0 &&
+                       step.slots[row] == step.slots[row - 1] &&
+                       step.positions[row] == step.positions[row - 1] + 1;
+    if (joins)
+      ++last->count;
+    else
+      blocks.push_back({row, 1});
+  }
+  return blocks;
+}
+
+/// With fewer queries than this, keys are not worth transposing.
+constexpr std::int32_t kMinTransposed = 8;
 
 template <typename T>
 float dot(const float* a, const T* b, std::int32_t size) {
@@ -20,81 +55,182 @@ float dot(const float* a, const T* b, std::int32_t size) {
   return sum;
 }
 
-/// Softmax over a stream of tiles: running maximum, running sum, unnormalised output.
-struct OnlineSoftmax {
-  float maximum = -std::numeric_limits<float>::infinity();
-  float sum = 0.0f;
-
-  /// Scores become weights; returns what earlier output has to be scaled by.
-  float absorb(float* scores, std::int32_t count) {
-    const float before = maximum;
-    maximum = std::max(maximum, *std::max_element(scores, scores + count));
-    const float correction = before == maximum ? 1.0f : std::exp(before - maximum);
-    sum *= correction;
-    for (std::int32_t i = 0; i < count; ++i) {
-      scores[i] = std::exp(scores[i] - maximum);
-      sum += scores[i];
-    }
-    return correction;
-  }
-};
-
-/// One query head of one row. `q` and `acc` are scratch of head_dim floats.
+/// The work of one row block and one KV head; owns its scratch, sized for the largest block.
 template <typename T>
-void attend_head(const AttendArgs<T, Cpu>& args, std::int32_t row, std::int32_t head, float* q,
-                 float* acc) {
-  const KvView<T, Cpu>& kv = args.kv;
-  const std::int32_t dim = kv.head_dim, position = args.step->positions[row];
-  const std::int64_t slot = args.step->slots[row];
-  const T* q_row = args.q.row(row) + std::int64_t{head} * dim;
-  for (std::int32_t i = 0; i < dim; ++i) q[i] = static_cast<float>(q_row[i]) * args.scale;
-  std::fill(acc, acc + dim, 0.0f);
+class BlockAttention {
+ public:
+  BlockAttention(const AttendArgs<T, Cpu>& args, std::int32_t max_queries)
+      : args_(args),
+        dim_(args.kv.head_dim),
+        padded_dim_((dim_ + kTileCols - 1) / kTileCols * kTileCols),
+        q_(std::size_t(max_queries) * dim_),
+        keys_(std::size_t(dim_) * kChunkTokens),
+        values_(std::size_t(kChunkTokens) * padded_dim_),
+        scores_(std::size_t(max_queries) * kChunkTokens),
+        out_(std::size_t(max_queries) * padded_dim_),
+        maximum_(std::size_t(max_queries)),
+        sum_(std::size_t(max_queries)) {}
 
-  OnlineSoftmax softmax;
-  float scores[kChunkTokens];
-  const std::int32_t first = args.window > 0 ? std::max(0, position + 1 - args.window) : 0;
-  for (std::int32_t begin = first; begin <= position;) {
-    const std::int32_t chunk_index = begin / kChunkTokens, offset = begin % kChunkTokens;
-    const std::int32_t count = std::min(kChunkTokens - offset, position + 1 - begin);
-    const std::int64_t chunk = kv.chunk_table[slot * kv.table_stride + chunk_index];
-    const T* keys = kv.base + chunk * kv.chunk_stride + args.layer * kv.layer_stride +
-                    args.kv_head_of_q[head] * kv.head_stride() + std::int64_t{offset} * dim;
-    const T* values = keys + kv.num_kv_heads * kv.head_stride();
-    for (std::int32_t i = 0; i < count; ++i) {
-      const float score = dot(q, keys + std::int64_t{i} * dim, dim);
-      scores[i] = args.softcap > 0 ? args.softcap * std::tanh(score / args.softcap) : score;
+  /// Query heads [head, head + heads), all of KV head `kv_head`.
+  void run(const RowBlock& block, std::int32_t head, std::int32_t heads, std::int32_t kv_head) {
+    begin(block, head, heads);
+    const std::int32_t position = args_.step->positions[block.first];
+    const std::int32_t end = position + block.count;
+    for (std::int32_t key = first_key(position); key < end;) {
+      const std::int32_t next = std::min(key / kChunkTokens * kChunkTokens + kChunkTokens, end);
+      read_chunk(args_.step->slots[block.first], kv_head, key, next);
+      absorb_chunk(position, heads, key, next);
+      key = next;
     }
-    const float correction = softmax.absorb(scores, count);
-    if (correction != 1.0f)
-      for (std::int32_t i = 0; i < dim; ++i) acc[i] *= correction;
-    for (std::int32_t i = 0; i < count; ++i) {
-      const T* value = values + std::int64_t{i} * dim;
-      for (std::int32_t d = 0; d < dim; ++d) acc[d] += scores[i] * static_cast<float>(value[d]);
-    }
-    begin += count;
+    finish(block, head, heads);
   }
-  T* out = args.out.row(row) + std::int64_t{head} * dim;
-  for (std::int32_t i = 0; i < dim; ++i) out[i] = T(acc[i] / softmax.sum);
-}
+
+ private:
+  std::int32_t first_key(std::int32_t position) const {
+    return args_.window > 0 ? std::max(0, position + 1 - args_.window) : 0;
+  }
+
+  void begin(const RowBlock& block, std::int32_t head, std::int32_t heads) {
+    queries_ = block.count * heads;
+    for (std::int32_t i = 0; i < queries_; ++i) {
+      const T* q = args_.q.row(block.first + i / heads) + std::int64_t{head + i % heads} * dim_;
+      for (std::int32_t d = 0; d < dim_; ++d)
+        q_[std::size_t(i) * dim_ + d] = static_cast<float>(q[d]) * args_.scale;
+    }
+    std::fill(out_.begin(), out_.end(), 0.0f);
+    std::fill(sum_.begin(), sum_.end(), 0.0f);
+    std::fill(maximum_.begin(), maximum_.end(), -std::numeric_limits<float>::infinity());
+  }
+
+  /// Scores of keys [begin, end), all in one chunk, and their values as floats.
+  void read_chunk(std::int32_t slot, std::int32_t kv_head, std::int32_t begin, std::int32_t end) {
+    const KvView<T, Cpu>& kv = args_.kv;
+    const std::int64_t chunk =
+        kv.chunk_table[std::int64_t{slot} * kv.table_stride + begin / kChunkTokens];
+    const T* keys = kv.base + chunk * kv.chunk_stride + args_.layer * kv.layer_stride +
+                    kv_head * kv.head_stride();
+    const T* values = keys + kv.num_kv_heads * kv.head_stride();
+    const std::int32_t from = begin % kChunkTokens, to = from + end - begin;
+    score(keys, from, to);
+    // Zeros around them, because what an earlier request left there may be NaN.
+    if (to - from < kChunkTokens) std::fill(values_.begin(), values_.end(), 0.0f);
+    for (std::int32_t i = from; i < to; ++i)
+      for (std::int32_t d = 0; d < dim_; ++d)
+        values_[std::size_t(i) * padded_dim_ + d] = values[std::int64_t{i} * dim_ + d];
+  }
+
+  void score(const T* keys, std::int32_t from, std::int32_t to) {
+    if (queries_ < kMinTransposed) {
+      for (std::int32_t q = 0; q < queries_; ++q)
+        for (std::int32_t i = from; i < to; ++i)
+          scores_[std::size_t(q) * kChunkTokens + i] =
+              dot(q_.data() + std::size_t(q) * dim_, keys + std::int64_t{i} * dim_, dim_);
+      return;
+    }
+    if (to - from < kChunkTokens) std::fill(keys_.begin(), keys_.end(), 0.0f);
+    for (std::int32_t i = from; i < to; ++i)
+      for (std::int32_t d = 0; d < dim_; ++d)
+        keys_[std::size_t(d) * kChunkTokens + i] = keys[std::int64_t{i} * dim_ + d];
+    std::fill_n(scores_.begin(), std::size_t(queries_) * kChunkTokens, 0.0f);
+    cpu::multiply_add(q_.data(), dim_, keys_.data(), kChunkTokens, dim_, scores_.data(), queries_);
+  }
+
+  void absorb_chunk(std::int32_t position, std::int32_t heads, std::int32_t begin,
+                    std::int32_t end) {
+    const std::int32_t chunk_begin = begin / kChunkTokens * kChunkTokens;
+    for (std::int32_t i = 0; i < queries_; ++i) {
+      const std::int32_t at = position + i / heads;
+      const std::int32_t from = std::max(begin, first_key(at)) - chunk_begin;
+      const std::int32_t to = std::min(end, at + 1) - chunk_begin;
+      absorb(i, std::max(from, 0), std::max(to, 0));
+    }
+    cpu::multiply_add(scores_.data(), kChunkTokens, values_.data(), padded_dim_, kChunkTokens,
+                      out_.data(), queries_);
+  }
+
+  /// Scores [from, to) of one query become weights, the others 0; earlier sums are rescaled.
+  void absorb(std::int32_t query, std::int32_t from, std::int32_t to) {
+    float* scores = scores_.data() + std::size_t(query) * kChunkTokens;
+    if (from >= to) {
+      std::fill_n(scores, kChunkTokens, 0.0f);
+      return;
+    }
+    if (args_.softcap > 0) cap(scores);
+    float& maximum = maximum_[std::size_t(query)];
+    float& sum = sum_[std::size_t(query)];
+    const float before = maximum;
+    for (std::int32_t i = from; i < to; ++i) maximum = std::max(maximum, scores[i]);
+    if (before != maximum && sum > 0) {
+      const float correction = cpu::exponential(cpu::splat(before - maximum))[0];
+      sum *= correction;
+      float* out = out_.data() + std::size_t(query) * padded_dim_;
+      for (std::int32_t d = 0; d < dim_; ++d) out[d] *= correction;
+    }
+    for (std::int32_t i = 0; i < kChunkTokens; i += kFloats)
+      cpu::store(scores + i, cpu::exponential(cpu::load<Floats>(scores + i) - maximum));
+    std::fill(scores, scores + from, 0.0f);
+    std::fill(scores + to, scores + kChunkTokens, 0.0f);
+    Floats added{};
+    for (std::int32_t i = 0; i < kChunkTokens; i += kFloats) added += cpu::load<Floats>(scores + i);
+    sum += cpu::sum(added);
+  }
+
+  /// softcap * tanh(score / softcap)
+  void cap(float* scores) const {
+    for (std::int32_t i = 0; i < kChunkTokens; i += kFloats) {
+      const Floats e = cpu::exponential(cpu::load<Floats>(scores + i) * (2.0f / args_.softcap));
+      cpu::store(scores + i, args_.softcap - 2.0f * args_.softcap / (e + 1.0f));
+    }
+  }
+
+  void finish(const RowBlock& block, std::int32_t head, std::int32_t heads) {
+    for (std::int32_t i = 0; i < queries_; ++i) {
+      T* to = args_.out.row(block.first + i / heads) + std::int64_t{head + i % heads} * dim_;
+      const float inverse = 1.0f / sum_[std::size_t(i)];
+      for (std::int32_t d = 0; d < dim_; ++d)
+        to[d] = T(out_[std::size_t(i) * padded_dim_ + d] * inverse);
+    }
+  }
+
+  const AttendArgs<T, Cpu>& args_;
+  std::int32_t dim_, padded_dim_, queries_ = 0;
+  std::vector<float> q_;       ///< [queries, dim], scaled
+  std::vector<float> keys_;    ///< [dim, 64]
+  std::vector<float> values_;  ///< [64, padded dim]
+  std::vector<float> scores_;  ///< [queries, 64]
+  std::vector<float> out_;     ///< [queries, padded dim]
+  std::vector<float> maximum_, sum_;
+};
 
 }  // namespace
 
 template <typename T>
 void attend(Context<Cpu>&, const AttendArgs<T, Cpu>& args) {
-  const std::int64_t heads = args.num_q_heads;
-#pragma omp parallel
+  const std::vector<RowBlock> blocks = row_blocks(*args.step);
+  // Query heads of a KV head are neighbours.
+  std::vector<std::int32_t> first_head{0};
+  for (std::int32_t head = 1; head < args.num_q_heads; ++head)
+    if (args.kv_head_of_q[head] != args.kv_head_of_q[head - 1]) first_head.push_back(head);
+  const auto groups = static_cast<std::int64_t>(first_head.size());
+  first_head.push_back(args.num_q_heads);
+  std::int32_t max_heads = 0, max_rows = 0;
+  for (std::int64_t g = 0; g < groups; ++g)
+    max_heads = std::max(max_heads, first_head[g + 1] - first_head[g]);
+  for (const RowBlock& block : blocks) max_rows = std::max(max_rows, block.count);
+  const std::int64_t work = groups * static_cast<std::int64_t>(blocks.size());
+#pragma omp parallel if (work > 1)
   {
-    std::vector<float> scratch(static_cast<std::size_t>(2 * args.kv.head_dim));
-#pragma omp for schedule(dynamic, 4)
-    for (std::int64_t i = 0; i < args.step->num_tokens * heads; ++i) {
-      const auto row = static_cast<std::int32_t>(i / heads),
-                 head = static_cast<std::int32_t>(i % heads);
-      if (args.step->positions[row] < 0) {
-        T* out = args.out.row(row) + std::int64_t{head} * args.kv.head_dim;
-        std::fill(out, out + args.kv.head_dim, T(0.0f));
+    BlockAttention<T> attention(args, max_heads * max_rows);
+#pragma omp for schedule(dynamic)
+    for (std::int64_t i = 0; i < work; ++i) {
+      const RowBlock& block = blocks[static_cast<std::size_t>(i / groups)];
+      const std::int32_t head = first_head[i % groups], end = first_head[i % groups + 1];
+      if (args.step->positions[block.first] >= 0) {
+        attention.run(block, head, end - head, args.kv_head_of_q[head]);
         continue;
       }
-      attend_head(args, row, head, scratch.data(), scratch.data() + args.kv.head_dim);
+      T* out = args.out.row(block.first) + std::int64_t{head} * args.kv.head_dim;
+      std::fill_n(out, std::int64_t{end - head} * args.kv.head_dim, T(0.0f));
     }
   }
 }

@@ -20,8 +20,13 @@ void embed(Context<Cpu>&, const EmbedArgs<T, Cpu>& args) {
       std::fill(out, out + hidden, T(0.0f));
       continue;
     }
-    const T* in = args.table + (token - args.vocab_begin) * hidden;
-    for (std::int64_t i = 0; i < hidden; ++i) out[i] = T(static_cast<float>(in[i]) * args.scale);
+    const std::int64_t index = token - args.vocab_begin;
+    if (args.table != nullptr)
+      std::copy_n(args.table + index * hidden, hidden, out);
+    else
+      args.head->copy_row(index, out);
+    if (args.scale != 1.0f)
+      for (std::int64_t i = 0; i < hidden; ++i) out[i] = T(static_cast<float>(out[i]) * args.scale);
   }
 }
 

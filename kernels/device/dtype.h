@@ -21,13 +21,11 @@ struct BFloat16 {
   std::uint16_t bits = 0;
   BFloat16() = default;
   explicit BFloat16(float value) {
-    auto word = std::bit_cast<std::uint32_t>(value);
-    if ((word & 0x7fffffffu) > 0x7f800000u) {
-      bits = static_cast<std::uint16_t>((word >> 16) | 0x40u);  // keep NaN a NaN
-      return;
-    }
-    word += 0x7fffu + ((word >> 16) & 1u);
-    bits = static_cast<std::uint16_t>(word >> 16);
+    const auto word = std::bit_cast<std::uint32_t>(value);
+    const bool is_nan = (word & 0x7fffffffu) > 0x7f800000u;
+    const std::uint32_t rounded = (word + 0x7fffu + ((word >> 16) & 1u)) >> 16;
+    // A choice instead of a branch, so that loops of conversions become vector code.
+    bits = static_cast<std::uint16_t>(is_nan ? (word >> 16) | 0x40u : rounded);
   }
   operator float() const { return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16); }
 };

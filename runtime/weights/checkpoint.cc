@@ -128,6 +128,10 @@ void Checkpoint::require_fits(const ModelConfig& config) const {
                    "two do not belong together, download the model again");
 }
 
+void Checkpoint::release_pages() const {
+  for (const auto& file : files_) file->release_pages();
+}
+
 template <typename T>
 void Checkpoint::read(const TensorEntry& entry, std::int64_t row, std::int64_t num_rows,
                       std::int64_t col, std::int64_t num_cols, T* out,

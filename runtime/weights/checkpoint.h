@@ -80,6 +80,10 @@ class Checkpoint {
   void read(const TensorEntry& entry, std::int64_t row, std::int64_t num_rows, std::int64_t col,
             std::int64_t num_cols, T* out, std::int64_t out_stride) const;
 
+  /// Gives the pages of the files that were read back to the page cache, so that they do not count
+  /// as this process's memory. What is read later comes from there.
+  void release_pages() const;
+
   /// Bytes of the files touched by `read` so far.
   std::int64_t bytes_read() const { return bytes_read_->load(); }
 

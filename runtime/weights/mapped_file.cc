@@ -37,4 +37,8 @@ MappedFile::~MappedFile() {
   if (is_mapped_) munmap(const_cast<std::byte*>(data_), size_);
 }
 
+void MappedFile::release_pages() const noexcept {
+  if (is_mapped_) madvise(const_cast<std::byte*>(data_), size_, MADV_DONTNEED);
+}
+
 }  // namespace tandem::runtime

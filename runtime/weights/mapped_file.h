@@ -23,6 +23,8 @@ class MappedFile {
   MappedFile& operator=(const MappedFile&) = delete;
 
   std::span<const std::byte> bytes() const { return {data_, size_}; }
+  /// Pages read so far leave this process's memory; the page cache keeps them.
+  void release_pages() const noexcept;
   const std::string& path() const { return path_; }
 
  private:

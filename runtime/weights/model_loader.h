@@ -27,10 +27,14 @@ class ModelLoader {
   /// Rotary tables cover positions below `max_position`.
   Model<T, D> load(std::int64_t max_position) {
     Model<T, D> model{config_, shard_, {}, {}, {}, {}, {}, {}, 0};
-    for (std::int64_t i = 0; i < config_.num_layers(); ++i) model.layers.push_back(load_layer(i));
+    // The largest tensors first: while they are assembled they lie in memory up to three times.
     model.head = matrix({{names_.head(), shard_.vocab()}});
-    if (!config_.tied_embeddings || row_major_data(model.head) == nullptr)
-      model.embedding = stacked({{names_.embedding(), shard_.vocab()}});
+    checkpoint_.release_pages();
+    if (!config_.tied_embeddings) model.embedding = stacked({{names_.embedding(), shard_.vocab()}});
+    for (std::int64_t i = 0; i < config_.num_layers(); ++i) {
+      checkpoint_.release_pages();
+      model.layers.push_back(load_layer(i));
+    }
     model.final_norm = vector(names_.final_norm(), config_.norm_plus_one);
     for (const RopeConfig& rope : config_.ropes)
       model.ropes.push_back(make_rope(rope, max_position));
@@ -38,6 +42,7 @@ class ModelLoader {
     std::copy(shard_.kv_head_of_q().begin(), shard_.kv_head_of_q().end(), map.data());
     model.kv_head_of_q = staging_.place(ctx_, std::move(map));
     ctx_.compute().synchronize();
+    checkpoint_.release_pages();
     model.weight_bytes = bytes_ + model.embedding.size_bytes();
     return model;
   }
@@ -119,10 +124,11 @@ class ModelLoader {
     });
   }
 
-  Linear finish(Buffer<T, D> weights, std::int64_t cols) {
-    bytes_ += weights.size_bytes();
-    const std::int64_t rows = weights.size() / cols;
-    return Linear(ctx_, std::move(weights), rows, cols);
+  Linear finish(Buffer<T, D> values, std::int64_t cols) {
+    const std::int64_t rows = values.size() / cols;
+    Linear weight(ctx_, std::move(values), rows, cols);
+    bytes_ += weight.size_bytes();
+    return weight;
   }
   Linear matrix(const std::vector<Part>& parts) {
     return finish(stacked(parts), parts.front().slice.cols);

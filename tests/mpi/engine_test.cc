@@ -266,6 +266,28 @@ TEST_P(EngineTest, BfloatTextFollowsTheReference) {
   EXPECT_GE(differs.first - text.begin(), 2) << "departs from the reference at once";
 }
 
+/// Rank 0 alone is short of memory; all ranks leave with its numbers.
+TEST(EngineMemory, AModelLargerThanTheFreeMemoryIsRefusedBeforeItIsRead) {
+  comm::ControlPlane control(tandem::testing::world());
+  const ModelConfig config = read_model_config(folder("llama-9q3kv"));
+  const Checkpoint checkpoint = Checkpoint::open(folder("llama-9q3kv"));
+  EngineConfig sizes;
+  sizes.dtype = DType::kF32;
+  sizes.host_bytes = control.rank() == 0 ? 50'000 : 1 << 30;
+  LoadReport report;
+  try {
+    make_cpu_engine(control, config, checkpoint, sizes, &report);
+    FAIL() << "was loaded";
+  } catch (const ConfigError& error) {
+    const std::string text = error.what();
+    EXPECT_NE(text.find("llama-9q3kv needs 1 MB of memory for its weights on this rank"),
+              std::string::npos)
+        << text;
+    EXPECT_NE(text.find("free memory is 1 MB"), std::string::npos) << text;
+  }
+  EXPECT_EQ(checkpoint.bytes_read(), 0);
+}
+
 INSTANTIATE_TEST_SUITE_P(Models, EngineTest,
                          ::testing::Values("llama-9q3kv", "llama-14q2kv", "llama-bf16",
                                            "llama-dynamic", "llama-yarn", "mistral", "qwen2",
