@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <new>
 #include <numeric>
 
 #include "comm/mpi_check.h"
@@ -109,13 +110,23 @@ void ControlPlane::barrier() {
   wait(request);
 }
 
-void ControlPlane::together(const std::function<void()>& work) {
+void ControlPlane::together(const std::function<void()>& work) { agree(work, true); }
+
+void ControlPlane::on_first(const std::function<void()>& work) {
+  agree(rank_ == 0 ? work : [] {}, false);
+}
+
+void ControlPlane::agree(const std::function<void()>& work, bool name_rank) {
   // One letter for the outcome, then the text.
   std::string outcome = "k";
   try {
     work();
   } catch (const ConfigError& error) {
     outcome = concat("c", error.what());
+  } catch (const std::bad_alloc&) {
+    outcome =
+        "cno memory is left for the model: use a smaller one, --max-model-len or "
+        "--kv-cache-memory with a smaller value, or more hosts";
   } catch (const std::exception& error) {
     outcome = concat("e", error.what());
   }
@@ -124,7 +135,7 @@ void ControlPlane::together(const std::function<void()>& work) {
   const auto first = std::find_if(outcomes.begin(), outcomes.end(), failed);
   if (first == outcomes.end()) return;
   std::string text = first->substr(1);
-  if (!std::all_of(outcomes.begin(), outcomes.end(), failed))
+  if (name_rank && !std::all_of(outcomes.begin(), outcomes.end(), failed))
     text = concat("rank ", first - outcomes.begin(), ": ", text);
   if ((*first)[0] == 'c') throw ConfigError(text);
   throw Error(text);

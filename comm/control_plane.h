@@ -40,6 +40,8 @@ class ControlPlane {
   /// throws ConfigError (or Error) with the text of the lowest such rank, named when only some
   /// ranks failed. So all ranks leave together, with one sentence.
   void together(const std::function<void()>& work);
+  /// The same for work of rank 0 alone, which an error need not name.
+  void on_first(const std::function<void()>& work);
 
   /// From here on waits are published: a follower without a plan as idle, all else as collective.
   /// `on_fault` ends the job.
@@ -58,6 +60,7 @@ class ControlPlane {
 
  private:
   void wait(MPI_Request& request);
+  void agree(const std::function<void()>& work, bool name_rank);
   MPI_Comm comm_ = MPI_COMM_NULL;
   int rank_ = 0, size_ = 1;
   Progress* progress_ = nullptr;

@@ -159,8 +159,7 @@ int run_chat(Ranks& ranks, const std::vector<std::string>& arguments) {
 
   // Text first: a missing template is said before anything is loaded.
   std::optional<ModelText> text;
-  ranks.control.together([&] {
-    if (!ranks.first()) return;
+  ranks.control.on_first([&] {
     text.emplace(open_text(source.path));
     options.sampling.ban_words(text->tokenizer, params);
     const Conversation works(*text, options.system);

@@ -5,6 +5,7 @@
 #include "launch/chat_command.h"
 #include "launch/doctor_command.h"
 #include "launch/generate_command.h"
+#include "launch/inspect_command.h"
 #include "launch/plan_command.h"
 #include "launch/serve_command.h"
 #include "launch/tokenize_command.h"
@@ -22,6 +23,7 @@ const std::vector<Command>& commands() {
       {"plan", "what a model needs and how fast it would be on a cluster", run_plan},
       {"waits", "show where each rank's time goes, step by step", run_waits},
       {"doctor", "look at every rank's host and let the ranks work together", run_doctor},
+      {"inspect", "what a model is, and what it costs each rank at a tensor-parallel size", run_inspect},
       {"tokenize", "token ids of a text, and back", run_tokenize},
   };
   return list;

@@ -91,6 +91,16 @@ std::optional<po::variables_map> parse_or_help(bool print_help, const std::strin
   return std::nullopt;
 }
 
+void require_one_of(const std::string& flag, const std::string& value,
+                    const std::vector<std::string>& allowed) {
+  if (std::find(allowed.begin(), allowed.end(), value) != allowed.end()) return;
+  std::string list;
+  for (const std::string& word : allowed) list += (list.empty() ? "" : ", ") + word;
+  const std::string meant = nearest(value, allowed);
+  throw ConfigError(concat(flag, " ", value, " is not known; use one of ", list,
+                           meant.empty() ? "" : concat(" (did you mean ", meant, "?)")));
+}
+
 std::int64_t parse_bytes(const std::string& flag, const std::string& text) {
   char* end = nullptr;
   const double value = std::strtod(text.c_str(), &end);

@@ -26,6 +26,10 @@ std::optional<boost::program_options::variables_map> parse_or_help(
 /// The candidate that `word` most likely meant, or "" when none is near.
 std::string nearest(const std::string& word, const std::vector<std::string>& candidates);
 
+/// ConfigError that lists `allowed`, and suggests the nearest, unless `value` is one of them.
+void require_one_of(const std::string& flag, const std::string& value,
+                    const std::vector<std::string>& allowed);
+
 /// "512M", "4GiB", "1.5g" or plain bytes; ConfigError naming `flag` otherwise.
 std::int64_t parse_bytes(const std::string& flag, const std::string& text);
 

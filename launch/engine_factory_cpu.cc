@@ -11,12 +11,11 @@ std::string choose_device(Ranks&, const std::string& wanted) {
   return "cpu";
 }
 
-MadeEngine make_engine(Ranks& ranks, const std::string&, const EngineOptions& options,
-                       const runtime::ModelConfig& model, const runtime::Checkpoint& checkpoint,
-                       const runtime::EngineConfig& config) {
-  MadeEngine made = make_cpu_engine(ranks, model, checkpoint, config);
-  log_load(options, made);
-  return made;
+MadeEngine make_device_engine(Ranks& ranks, const std::string&, const EngineOptions&,
+                              const runtime::ModelConfig& model,
+                              const runtime::Checkpoint& checkpoint,
+                              const runtime::EngineConfig& config) {
+  return make_cpu_engine(ranks, model, checkpoint, config);
 }
 
 }  // namespace tandem::launch

@@ -24,14 +24,11 @@ std::string choose_device(Ranks& ranks, const std::string& wanted) {
   return ranks.control.min(problem.empty() ? 1 : 0) == 1 ? "cuda" : "cpu";
 }
 
-MadeEngine make_engine(Ranks& ranks, const std::string& device, const EngineOptions& options,
-                       const runtime::ModelConfig& model, const runtime::Checkpoint& checkpoint,
-                       const runtime::EngineConfig& config) {
-  if (device == "cpu") {
-    MadeEngine made = make_cpu_engine(ranks, model, checkpoint, config);
-    log_load(options, made);
-    return made;
-  }
+MadeEngine make_device_engine(Ranks& ranks, const std::string& device, const EngineOptions& options,
+                              const runtime::ModelConfig& model,
+                              const runtime::Checkpoint& checkpoint,
+                              const runtime::EngineConfig& config) {
+  if (device == "cpu") return make_cpu_engine(ranks, model, checkpoint, config);
   const DeviceReport report = query_devices();
   runtime::EngineConfig sizes = config;
   ranks.control.together([&] {
@@ -48,7 +45,6 @@ MadeEngine make_engine(Ranks& ranks, const std::string& device, const EngineOpti
   made.engine = runtime::make_cuda_engine(ranks.control, model, checkpoint, sizes, &made.load);
   made.watch = ranks.watchdog.watch(hooks_of(*made.engine));
   made.device_name = report.devices[static_cast<std::size_t>(sizes.cuda.device)].name;
-  log_load(options, made);
   return made;
 }
 

@@ -1,25 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launch/engine_options.h"
 
-#include <algorithm>
-#include <vector>
-
 #include "kernels/device/error.h"
 #include "launch/command_line.h"
 
 namespace tandem::launch {
 namespace po = boost::program_options;
 namespace {
-
-void require_one_of(const std::string& flag, const std::string& value,
-                    const std::vector<std::string>& allowed) {
-  if (std::find(allowed.begin(), allowed.end(), value) != allowed.end()) return;
-  std::string list;
-  for (const std::string& word : allowed) list += (list.empty() ? "" : ", ") + word;
-  const std::string meant = nearest(value, allowed);
-  throw ConfigError(concat(flag, " ", value, " is not known; use one of ", list,
-                           meant.empty() ? "" : concat(" (did you mean ", meant, "?)")));
-}
 
 void require_positive(const std::string& flag, std::int64_t value) {
   TANDEM_REQUIRE(value > 0, flag, " must be at least 1, not ", value);

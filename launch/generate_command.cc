@@ -108,7 +108,7 @@ class Generation {
     timing.end = Clock::now();
   }
 
-  json::object report(const std::string& model, int ranks, const std::string& device) const {
+  json::object report(const std::string& model, const MadeEngine& made) const {
     json::array outputs;
     for (std::size_t i = 0; i < outputs_.size(); ++i) {
       json::object item{{"text", outputs_[i].text()},
@@ -120,8 +120,9 @@ class Generation {
       outputs.push_back(std::move(item));
     }
     return {{"model", model},
-            {"ranks", ranks},
-            {"device", device},
+            {"ranks", made.bytes_read.size()},
+            {"device", made.device_name},
+            {"bytes_read", json::value_from(made.bytes_read)},
             {"prompt_tokens", prompt_tokens_},
             {"outputs", outputs},
             {"timing",
@@ -211,8 +212,7 @@ int run_generate(Ranks& ranks, const std::vector<std::string>& arguments) {
   // Text first: a wrong prompt is said before anything is loaded.
   std::optional<ModelText> text;
   std::vector<std::vector<std::int32_t>> prompts;
-  ranks.control.together([&] {
-    if (!ranks.first()) return;
+  ranks.control.on_first([&] {
     const std::vector<std::string> texts = read_prompts(options.prompts);
     text.emplace(open_text(source.path));
     options.sampling.ban_words(text->tokenizer, params);
@@ -244,9 +244,7 @@ int run_generate(Ranks& ranks, const std::vector<std::string>& arguments) {
   generation.run(prompts);
   loop.close();
   if (options.json)
-    std::printf("%s\n", json::serialize(generation.report(source.config.name, ranks.control.size(),
-                                                          made.device_name))
-                            .c_str());
+    std::printf("%s\n", json::serialize(generation.report(source.config.name, made)).c_str());
   else
     generation.print_numbers(ranks.control.size(), made.device_name);
   session.finish(made, device, config.threads, facts);

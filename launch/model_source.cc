@@ -20,16 +20,6 @@
 namespace tandem::launch {
 namespace {
 
-bool is_gguf(const std::filesystem::path& path) { return path.extension() == ".gguf"; }
-
-DType choose_dtype(const std::string& wanted, DType stored, const std::string& device) {
-  if (wanted == "float32") return DType::kF32;
-  if (wanted == "float16") return DType::kF16;
-  if (wanted == "bfloat16") return DType::kBF16;
-  // CPUs have no fast float16; its values fit bfloat16's range, and checkpoints of it are few.
-  return stored == DType::kF16 && device == "cpu" ? DType::kBF16 : stored;
-}
-
 /// Bytes of one token on the rank that holds most KV heads.
 std::int64_t largest_token_bytes(const runtime::ModelConfig& model, int ranks, DType dtype) {
   std::int64_t heads = 0;
@@ -39,28 +29,59 @@ std::int64_t largest_token_bytes(const runtime::ModelConfig& model, int ranks, D
   return 2 * heads * model.head_dim * model.num_layers() * size_bytes(dtype);
 }
 
-/// Said before anything is loaded; silent when the ranks get equal parts.
-void log_split(const runtime::ModelConfig& model, DType dtype, int ranks) {
-  const runtime::ModelReport report = runtime::report_model(model, ranks, dtype);
-  constexpr double kEqual = 1.02;
-  if (report.imbalance < kEqual && report.duplicated_kv_bytes_per_token == 0) return;
-  char share[16];
-  std::snprintf(share, sizeof share, "%.2f", report.imbalance);
-  log_info("the model does not divide evenly over ", ranks, " ranks: the largest part is ", share,
-           " times the mean; ", report.duplicated_bytes >> 10, " KiB of weights and ",
-           report.duplicated_kv_bytes_per_token, " bytes of KV cache per token are held twice");
+/// CPU ranks: a quarter of what the host has available, shared by its ranks; equal on all ranks.
+/// CUDA ranks: 0, what --gpu-memory-utilization leaves.
+std::int64_t kv_cache_bytes(const Ranks& ranks, const EngineOptions& options,
+                            const std::string& device) {
+  if (!options.kv_cache_memory.empty())
+    return parse_bytes("--kv-cache-memory", options.kv_cache_memory);
+  if (device == "cuda") return 0;
+  return ranks.control.min(runtime::available_host_bytes() / 4 / ranks.session.local_size());
+}
+
+/// What the user asked for, or as much of the model's own length as two sequences of it fit.
+std::int32_t max_model_len(const Ranks& ranks, const EngineOptions& options,
+                           const runtime::ModelConfig& model, const std::string& device,
+                           const runtime::EngineConfig& config) {
+  TANDEM_REQUIRE(options.max_model_len <= model.max_position, "--max-model-len ",
+                 options.max_model_len, " is longer than the ", model.max_position,
+                 " positions that the model was made for; use --max-model-len ",
+                 model.max_position);
+  if (options.max_model_len > 0) return options.max_model_len;
+  const auto longest = static_cast<std::int32_t>(model.max_position);
+  if (device != "cpu") return longest;
+  const std::int64_t token_bytes = largest_token_bytes(model, ranks.control.size(), config.dtype);
+  const std::int64_t fits = config.kv_cache_bytes / token_bytes;
+  // One chunk is kept for padding rows, one is the least that a sequence can have.
+  constexpr std::int64_t kLeast = 2 * kernels::kChunkTokens;
+  TANDEM_REQUIRE(fits >= kLeast, "the KV cache has room for ", fits,
+                 " tokens on a rank, too few to begin with; use --kv-cache-memory ",
+                 (kLeast * token_bytes >> 10) + 1, "KiB or more");
+  if (fits / 2 >= longest) return longest;
+  log_warn("the KV cache holds ", fits, " tokens: sequences are limited to ", fits / 2,
+           " of the model's ", model.max_position);
+  return static_cast<std::int32_t>(fits / 2);
 }
 
 }  // namespace
+
+DType choose_dtype(const std::string& wanted, DType stored, const std::string& device) {
+  if (wanted == "float32") return DType::kF32;
+  if (wanted == "float16") return DType::kF16;
+  if (wanted == "bfloat16") return DType::kBF16;
+  // CPUs have no fast float16; its values fit bfloat16's range, and checkpoints of it are few.
+  return stored == DType::kF16 && device == "cpu" ? DType::kBF16 : stored;
+}
 
 ModelSource open_model(Ranks& ranks, const EngineOptions& options) {
   std::optional<ModelSource> source;
   ranks.control.together([&] {
     const std::filesystem::path path = runtime::resolve_model_path(options.model);
     const bool dummy = options.load_format == "dummy";
-    TANDEM_REQUIRE(options.load_format != "gguf" || is_gguf(path), "--load-format gguf, but ",
-                   path.string(), " is no .gguf file; leave --load-format out");
-    TANDEM_REQUIRE(options.load_format != "safetensors" || !is_gguf(path),
+    TANDEM_REQUIRE(options.load_format != "gguf" || runtime::is_gguf(path),
+                   "--load-format gguf, but ", path.string(),
+                   " is no .gguf file; leave --load-format out");
+    TANDEM_REQUIRE(options.load_format != "safetensors" || !runtime::is_gguf(path),
                    "--load-format safetensors, but ", path.string(),
                    " is a .gguf file; leave --load-format out");
     const runtime::ModelConfig config = runtime::read_model_config(path);
@@ -73,7 +94,7 @@ ModelSource open_model(Ranks& ranks, const EngineOptions& options) {
 }
 
 ModelText open_text(const std::filesystem::path& path) {
-  if (!is_gguf(path)) {
+  if (!runtime::is_gguf(path)) {
     const runtime::TemplateSource source = runtime::find_chat_template(path);
     return {runtime::Tokenizer::from_folder(path), source.texts, source.bos_token,
             source.eos_token};
@@ -90,7 +111,6 @@ runtime::EngineConfig engine_config(const Ranks& ranks, const EngineOptions& opt
                                     const runtime::ModelConfig& model, const std::string& device) {
   runtime::EngineConfig config;
   config.dtype = choose_dtype(options.dtype, model.dtype, device);
-  if (ranks.first()) log_split(model, config.dtype, ranks.control.size());
   config.max_num_seqs = options.max_num_seqs;
   config.max_num_batched_tokens = options.max_num_batched_tokens;
   config.mixed_step_tokens = options.mixed_step_tokens;
@@ -103,26 +123,8 @@ runtime::EngineConfig engine_config(const Ranks& ranks, const EngineOptions& opt
                        ? options.threads
                        : places[static_cast<std::size_t>(ranks.session.rank())].threads;
   config.host_bytes = runtime::available_host_bytes() / ranks.session.local_size();
-  // CPU ranks: a quarter of the free memory of the host, shared by its ranks.
-  // CUDA ranks: 0, what --gpu-memory-utilization leaves.
-  config.kv_cache_bytes = options.kv_cache_memory.empty()
-                              ? device == "cuda" ? 0 : config.host_bytes / 4
-                              : parse_bytes("--kv-cache-memory", options.kv_cache_memory);
-  config.max_model_len = options.max_model_len > 0 ? options.max_model_len
-                                                   : static_cast<std::int32_t>(model.max_position);
-  TANDEM_REQUIRE(config.max_model_len <= model.max_position, "--max-model-len ",
-                 config.max_model_len, " is longer than the ", model.max_position,
-                 " positions that the model was made for; use --max-model-len ",
-                 model.max_position);
-  if (options.max_model_len == 0 && device == "cpu") {
-    const std::int64_t fits =
-        config.kv_cache_bytes / largest_token_bytes(model, ranks.control.size(), config.dtype);
-    if (fits / 2 < config.max_model_len) {
-      config.max_model_len = static_cast<std::int32_t>(std::max<std::int64_t>(fits / 2, 64));
-      log_warn("the KV cache holds ", fits, " tokens: sequences are limited to ",
-               config.max_model_len, " of the model's ", model.max_position);
-    }
-  }
+  config.kv_cache_bytes = kv_cache_bytes(ranks, options, device);
+  config.max_model_len = max_model_len(ranks, options, model, device, config);
   return config;
 }
 

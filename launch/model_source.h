@@ -24,6 +24,9 @@ struct ModelSource {
 /// Opens the model named by the options. Collective.
 ModelSource open_model(Ranks& ranks, const EngineOptions& options);
 
+/// The type to compute in, for `--dtype WANTED` and a checkpoint of type `stored`.
+DType choose_dtype(const std::string& wanted, DType stored, const std::string& device);
+
 /// The text side of a model; no rank but the first needs it.
 struct ModelText {
   runtime::Tokenizer tokenizer;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launch/sampling_options.h"
 
+#include <algorithm>
 #include <charconv>
 
 #include "kernels/device/error.h"
@@ -50,6 +51,15 @@ std::pair<std::int32_t, float> parse_bias(const std::string& text) {
   return {id, value};
 }
 
+/// "top_p is 2; ..." -> "--top-p is 2; ...": a fault of the parameters as one of the flags.
+std::string with_flag(std::string text, const po::variables_map& values) {
+  std::string flag = text.substr(0, text.find(' '));
+  std::replace(flag.begin(), flag.end(), '_', '-');
+  for (const std::string& known : {flag, flag.substr(0, flag.size() - 1)})
+    if (values.count(known) > 0) return "--" + known + text.substr(flag.size());
+  return text;
+}
+
 }  // namespace
 
 runtime::SamplingParams SamplingOptions::params(const po::variables_map& values,
@@ -64,7 +74,11 @@ runtime::SamplingParams SamplingOptions::params(const po::variables_map& values,
   defaults_to("top-p", params.top_p, model.default_top_p);
   defaults_to("min-p", params.min_p, model.default_min_p);
   defaults_to("repetition-penalty", params.repetition_penalty, model.default_repetition_penalty);
-  params.validate(static_cast<std::int32_t>(model.vocab_size));
+  try {
+    params.validate(static_cast<std::int32_t>(model.vocab_size));
+  } catch (const ConfigError& error) {
+    throw ConfigError(with_flag(error.what(), values));
+  }
   return params;
 }
 

@@ -146,17 +146,14 @@ int run_serve(Ranks& ranks, const std::vector<std::string>& arguments) {
 
   // Listening comes first: a port in use is found before a model is loaded for minutes.
   std::unique_ptr<ApiServer> server;
-  ranks.control.together([&] {
-    if (ranks.first()) server = std::make_unique<ApiServer>(options.api);
-  });
+  ranks.control.on_first([&] { server = std::make_unique<ApiServer>(options.api); });
   WaitsSession session(ranks, options.waits);
   config.recorder = session.recorder();
   const MadeEngine made =
       make_engine(ranks, device, options.engine, source.config, source.checkpoint, config);
   std::optional<ServedModel> model;
-  ranks.control.together([&] {
-    if (ranks.first()) model.emplace(served_model(options, source, made.engine->limits()));
-  });
+  ranks.control.on_first(
+      [&] { model.emplace(served_model(options, source, made.engine->limits())); });
   std::vector<RankState> states = rank_states(ranks, made.device_name);
   runtime::EngineLoop loop(
       ranks.control, *made.engine,

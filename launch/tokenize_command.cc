@@ -67,9 +67,7 @@ int run_tokenize(Ranks& ranks, const std::vector<std::string>& arguments) {
   if (!parse_or_help(ranks.first(), "tokenize", arguments, description)) return 0;
   TANDEM_REQUIRE(!options.model.empty(),
                  "no model was named; use tandem tokenize --model FOLDER --text TEXT");
-  ranks.control.together([&] {
-    if (ranks.first()) tokenize(options);
-  });
+  ranks.control.on_first([&] { tokenize(options); });
   return 0;
 }
 

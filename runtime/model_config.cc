@@ -7,6 +7,7 @@
 #include "runtime/model_limits.h"
 #include "runtime/weights/checkpoint.h"
 #include "runtime/weights/gguf_config.h"
+#include "runtime/weights/model_path.h"
 #include "runtime/weights/tensor_names.h"
 
 namespace tandem::runtime {
@@ -170,7 +171,7 @@ std::vector<std::string> known_architectures() {
 
 ModelConfig read_model_config(const fs::path& path) {
   std::error_code error;
-  if (path.extension() == ".gguf" && !fs::is_directory(path, error)) return read_gguf_config(path);
+  if (is_gguf(path)) return read_gguf_config(path);
   TANDEM_REQUIRE(fs::is_directory(path, error), "there is no model folder ", path.string(),
                  ": give --model a Hugging Face folder or a .gguf file");
   return read_folder(path);

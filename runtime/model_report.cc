@@ -69,21 +69,8 @@ std::int64_t kv_bytes(const ModelConfig& config, DType dtype, const Range& kv_he
   return 2 * config.num_layers() * kv_heads.size() * config.head_dim * size_bytes(dtype);
 }
 
-std::string bytes_text(std::int64_t bytes) {
-  std::ostringstream out;
-  out << std::fixed << std::setprecision(1);
-  if (bytes >= 1'000'000'000)
-    out << static_cast<double>(bytes) / 1e9 << " GB";
-  else if (bytes >= 1'000'000)
-    out << static_cast<double>(bytes) / 1e6 << " MB";
-  else if (bytes >= 10'000)
-    out << static_cast<double>(bytes) / 1e3 << " kB";
-  else
-    out << bytes << " B";
-  return out.str();
-}
-
 std::string range_text(const Range& range) {
+  if (range.size() == 1) return concat(range.begin);
   return concat(range.begin, "-", range.end - 1, " (", range.size(), ")");
 }
 
@@ -100,6 +87,20 @@ std::string parameters_text(std::int64_t count) {
 json::array range_json(const Range& range) { return {range.begin, range.end}; }
 
 }  // namespace
+
+std::string bytes_text(std::int64_t bytes) {
+  std::ostringstream out;
+  out << std::fixed << std::setprecision(1);
+  if (bytes >= 1'000'000'000)
+    out << static_cast<double>(bytes) / 1e9 << " GB";
+  else if (bytes >= 1'000'000)
+    out << static_cast<double>(bytes) / 1e6 << " MB";
+  else if (bytes >= 10'000)
+    out << static_cast<double>(bytes) / 1e3 << " kB";
+  else
+    out << bytes << " B";
+  return out.str();
+}
 
 parallel::ShardShape shard_shape(const ModelConfig& config) {
   return {config.num_heads, config.num_kv_heads, config.head_dim, config.intermediate_size,
@@ -153,10 +154,16 @@ std::string to_text(const ModelReport& report) {
         << std::setw(26) << range_text(item.vocab) << std::setw(12) << bytes_text(item.weight_bytes)
         << bytes_text(item.kv_bytes_per_token) << "\n";
   }
-  out << "\nimbalance " << std::fixed << std::setprecision(3) << report.imbalance
+  out << "\n" << imbalance_text(report) << "\n";
+  return out.str();
+}
+
+std::string imbalance_text(const ModelReport& report) {
+  std::ostringstream out;
+  out << "imbalance " << std::fixed << std::setprecision(3) << report.imbalance
       << " (largest rank's weights over the mean), duplicated: "
       << bytes_text(report.duplicated_bytes) << " of weights, "
-      << bytes_text(report.duplicated_kv_bytes_per_token) << " of KV per token\n";
+      << bytes_text(report.duplicated_kv_bytes_per_token) << " of KV per token";
   return out.str();
 }
 

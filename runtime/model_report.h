@@ -36,6 +36,10 @@ parallel::ShardShape shard_shape(const ModelConfig& config);
 ModelReport report_model(const ModelConfig& config, int tensor_parallel_size, DType dtype);
 
 std::string to_text(const ModelReport& report);  ///< A few lines and a table, for people.
+/// The last line of `to_text`: imbalance and duplicated bytes.
+std::string imbalance_text(const ModelReport& report);
+/// "71.3 MB", decimal units, for people.
+std::string bytes_text(std::int64_t bytes);
 boost::json::object to_json(const ModelReport& report);
 
 }  // namespace tandem::runtime

@@ -2,7 +2,6 @@
 #include "runtime/request.h"
 
 #include <cmath>
-#include <limits>
 
 #include "kernels/device/error.h"
 
@@ -30,7 +29,8 @@ void in_vocabulary(const char* name, std::int32_t id, std::int32_t vocab_size) {
 }  // namespace
 
 void SamplingParams::validate(std::int32_t vocab_size) const {
-  in_range("temperature", temperature, 0.0f, std::numeric_limits<float>::max());
+  TANDEM_REQUIRE(temperature >= 0.0f && std::isfinite(temperature), "temperature is ", temperature,
+                 "; choose 0 (greedy) or more.");
   TANDEM_REQUIRE(top_p > 0.0f && top_p <= 1.0f, "top_p is ", top_p,
                  "; choose a value above 0 and at most 1.");
   TANDEM_REQUIRE(typical_p > 0.0f && typical_p <= 1.0f, "typical_p is ", typical_p,

@@ -10,6 +10,7 @@
 #include "runtime/weights/dummy_weights.h"
 #include "runtime/weights/gguf_config.h"
 #include "runtime/weights/mapped_file.h"
+#include "runtime/weights/model_path.h"
 #include "runtime/weights/safetensors_reader.h"
 #include "runtime/weights/tensor_names.h"
 
@@ -73,7 +74,7 @@ void read_dummy(const TensorEntry& entry, std::int64_t first, std::int64_t count
 Checkpoint Checkpoint::open(const std::filesystem::path& path) {
   Checkpoint out;
   out.origin_ = path.string();
-  if (path.extension() == ".gguf") {
+  if (is_gguf(path)) {
     const GgufFile file(path);
     out.tensors_ = gguf_tensors(file);
     out.files_ = file.files();

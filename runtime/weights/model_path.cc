@@ -83,11 +83,16 @@ fs::path hub_cache_folder() {
   return fs::path(environment("HOME")) / ".cache" / "huggingface" / "hub";
 }
 
+bool is_gguf(const fs::path& path) {
+  std::error_code error;
+  return path.extension() == ".gguf" && !fs::is_directory(path, error);
+}
+
 fs::path resolve_model_path(const std::string& model) {
   std::error_code error;
   if (fs::is_directory(model, error)) return in_folder(model);
   if (is_there(model)) {
-    TANDEM_REQUIRE(fs::path(model).extension() == ".gguf", model,
+    TANDEM_REQUIRE(is_gguf(model), model,
                    " is a file but no .gguf file: give --model its folder");
     return model;
   }

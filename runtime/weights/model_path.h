@@ -13,6 +13,9 @@ namespace tandem::runtime {
 /// ConfigError when there is none: for a hub name it ends with the command that downloads it.
 std::filesystem::path resolve_model_path(const std::string& model);
 
+/// Whether `path` is a .gguf file, not a folder of that name.
+bool is_gguf(const std::filesystem::path& path);
+
 /// $HF_HUB_CACHE, $HF_HOME/hub, $XDG_CACHE_HOME/huggingface/hub or ~/.cache/huggingface/hub.
 std::filesystem::path hub_cache_folder();
 

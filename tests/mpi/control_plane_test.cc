@@ -93,6 +93,24 @@ TEST(ControlPlane, TogetherKeepsTheKindAndTheSentenceOfAll) {
   EXPECT_NO_THROW(control.together([] {}));
 }
 
+TEST(ControlPlane, WorkOfRank0AloneFailsOnAllWithoutNamingIt) {
+  ControlPlane control(tandem::testing::world());
+  bool ran = false;
+  control.on_first([&] { ran = true; });
+  EXPECT_EQ(ran, control.rank() == 0);
+  try {
+    control.on_first([] { throw ConfigError("no such file; name another"); });
+    FAIL() << "rank " << control.rank() << " did not notice";
+  } catch (const ConfigError& error) {
+    EXPECT_STREQ(error.what(), "no such file; name another");
+  }
+}
+
+TEST(ControlPlane, NoMemoryIsAFaultThatTheUserCanMend) {
+  ControlPlane control(tandem::testing::world());
+  EXPECT_THROW(control.together([] { throw std::bad_alloc(); }), ConfigError);
+}
+
 TEST(ControlPlane, IdleFollowersSleep) {
   ControlPlane control(tandem::testing::world());
   if (control.size() == 1) GTEST_SKIP() << "one rank never waits";

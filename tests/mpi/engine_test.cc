@@ -25,6 +25,8 @@ namespace json = boost::json;
 
 struct Case {
   std::vector<std::int32_t> prompt, greedy;
+  std::vector<std::int64_t> best;  ///< Token with the best logit, after each token.
+  std::vector<double> gaps;        ///< That logit minus the second best.
   std::vector<std::int64_t> positions;
   std::vector<std::vector<float>> logits;
 };
@@ -42,6 +44,8 @@ std::vector<Case> read_cases(const std::string& name) {
   for (const json::value& item : document.at("cases").as_array())
     cases.push_back({json::value_to<std::vector<std::int32_t>>(item.at("prompt")),
                      json::value_to<std::vector<std::int32_t>>(item.at("greedy_tokens")),
+                     json::value_to<std::vector<std::int64_t>>(item.at("argmax")),
+                     json::value_to<std::vector<double>>(item.at("top2_gaps")),
                      json::value_to<std::vector<std::int64_t>>(item.at("logit_positions")),
                      json::value_to<std::vector<std::vector<float>>>(item.at("logits"))});
   return cases;
@@ -133,12 +137,33 @@ class EngineTest : public ::testing::TestWithParam<const char*> {
   }
 };
 
-TEST_P(EngineTest, TeacherForcedLogitsEqualTransformers) {
-  Job job(GetParam(), DType::kF32);
+/// Typical size of a reference logit.
+double logit_size(const Case& reference) {
+  double sum = 0;
+  for (const float value : reference.logits.back()) sum += value * value;
+  return std::sqrt(sum / static_cast<double>(reference.logits.back().size()));
+}
+
+/// |got - expected| / |expected|.
+double distance(const std::vector<float>& got, const std::vector<float>& expected) {
+  double error = 0, norm = 0;
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    error += std::pow(got.at(i) - expected[i], 2);
+    norm += std::pow(expected[i], 2);
+  }
+  return std::sqrt(error / norm);
+}
+
+/// Gives prompt and greedy text token by token. Where there are reference logits, the engine's lie
+/// within `bound`; everywhere its best token is that of transformers, unless the two best are
+/// nearer than four times what the bound lets them move. Returns the largest distance.
+double compare_logits(Job& job, const std::string& model, double bound) {
+  double largest = 0;
   std::int32_t slot = 0;
-  for (const Case& reference : read_cases(GetParam())) {
+  for (const Case& reference : read_cases(model)) {
     std::vector<std::int32_t> tokens = reference.prompt;
     tokens.insert(tokens.end(), reference.greedy.begin(), reference.greedy.end());
+    const double near = 4 * bound * logit_size(reference);
     for (std::size_t p = 0; p < tokens.size(); ++p) {
       BatchPlan plan;
       if (p == 0) plan.inits.push_back({slot, {}, {}, {}, {}, {}});
@@ -148,22 +173,39 @@ TEST_P(EngineTest, TeacherForcedLogitsEqualTransformers) {
       plan.max_kv_tokens = static_cast<std::int32_t>(p) + 1;
       job.engine->submit(plan);
       job.engine->collect();
+      const std::vector<float> got = job.logits();
+      if (reference.gaps[p] > near) {
+        EXPECT_EQ(std::max_element(got.begin(), got.end()) - got.begin(), reference.best[p]) << p;
+      }
       const auto wanted = std::find(reference.positions.begin(), reference.positions.end(),
                                     static_cast<std::int64_t>(p));
       if (wanted == reference.positions.end()) continue;
-      const std::vector<float> got = job.logits();
-      const std::vector<float>& expected =
-          reference.logits[static_cast<std::size_t>(wanted - reference.positions.begin())];
-      ASSERT_EQ(got.size(), expected.size());
-      double error = 0, norm = 0;
-      for (std::size_t i = 0; i < got.size(); ++i) {
-        error += std::pow(got[i] - expected[i], 2);
-        norm += std::pow(expected[i], 2);
-      }
-      EXPECT_LT(std::sqrt(error / norm), 1e-4) << GetParam() << " position " << p;
+      largest = std::max(
+          largest,
+          distance(
+              got,
+              reference.logits[static_cast<std::size_t>(wanted - reference.positions.begin())]));
     }
     ++slot;
   }
+  EXPECT_LT(largest, bound) << model;
+  return largest;
+}
+
+TEST_P(EngineTest, TeacherForcedLogitsEqualTransformers) {
+  Job job(GetParam(), DType::kF32);
+  compare_logits(job, GetParam(), 1e-4);
+}
+
+// bfloat16 keeps 8 bits: weights and the result of every seam are rounded by up to 2^-9 of their
+// size. Two or three layers have about ten such roundings in a row each, whose errors add like
+// noise: between 0.009 (olmo2) and 0.043 (smollm3) of the logits' length were seen.
+constexpr double kBfloatBound = 0.06;
+
+TEST_P(EngineTest, BfloatLogitsStayWithinTheBound) {
+  Job job(GetParam(), DType::kBF16);
+  const double largest = compare_logits(job, GetParam(), kBfloatBound);
+  EXPECT_GT(largest, 1e-4) << "is this bfloat16 at all?";
 }
 
 TEST_P(EngineTest, GreedyTextsOfSeveralSequencesEqualTransformers) {
@@ -255,15 +297,6 @@ TEST_P(EngineTest, OverlappedHalvesGiveTheSameNumbers) {
   Job pieces(GetParam(), DType::kF32, /*max_batched_tokens=*/9, OverlapMode::kOn);
   const auto texts = pieces.generate(requests);
   for (std::size_t i = 0; i < cases.size(); ++i) EXPECT_EQ(texts[i], cases[i].greedy) << i;
-}
-
-// bfloat16 rounds every activation to 8 bits: logits move by about 2^-8 of their size per layer.
-TEST_P(EngineTest, BfloatTextFollowsTheReference) {
-  Job job(GetParam(), DType::kBF16);
-  const std::vector<Case> cases = read_cases(GetParam());
-  const auto text = job.generate({greedy(0, cases[0])})[0];
-  const auto differs = std::mismatch(text.begin(), text.end(), cases[0].greedy.begin());
-  EXPECT_GE(differs.first - text.begin(), 2) << "departs from the reference at once";
 }
 
 /// Rank 0 alone is short of memory; all ranks leave with its numbers.

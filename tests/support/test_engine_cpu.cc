@@ -16,8 +16,10 @@ std::unique_ptr<runtime::Engine> make_engine(comm::ControlPlane& control,
 }
 
 std::vector<float> shard_logits(runtime::Engine& engine, std::int64_t count) {
-  const float* logits =
-      dynamic_cast<runtime::DeviceEngine<float, Cpu>&>(engine).sampler().shard_logits().data();
+  const auto* full = dynamic_cast<runtime::DeviceEngine<float, Cpu>*>(&engine);
+  const auto* half = dynamic_cast<runtime::DeviceEngine<BFloat16, Cpu>*>(&engine);
+  const float* logits = full != nullptr ? full->sampler().shard_logits().data()
+                                        : half->sampler().shard_logits().data();
   return {logits, logits + count};
 }
 

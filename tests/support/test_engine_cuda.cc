@@ -31,8 +31,10 @@ std::unique_ptr<runtime::Engine> make_engine(comm::ControlPlane& control,
 }
 
 std::vector<float> shard_logits(runtime::Engine& engine, std::int64_t count) {
+  const auto* full = dynamic_cast<runtime::DeviceEngine<float, Cuda>*>(&engine);
+  const auto* half = dynamic_cast<runtime::DeviceEngine<BFloat16, Cuda>*>(&engine);
   const auto& logits =
-      dynamic_cast<runtime::DeviceEngine<float, Cuda>&>(engine).sampler().shard_logits();
+      full != nullptr ? full->sampler().shard_logits() : half->sampler().shard_logits();
   std::vector<float> host(static_cast<std::size_t>(count));
   TANDEM_CHECK(
       cudaMemcpy(host.data(), logits.data(), host.size() * sizeof(float), cudaMemcpyDeviceToHost));
