@@ -321,7 +321,8 @@ class BadInput(unittest.TestCase):
         (big / "config.json").write_text(json.dumps(config))
         for name in ("tokenizer.json", "tokenizer_config.json"):
             shutil.copy(MODEL / name, big / name)
-        self.generate(big, "need 68", "of memory available", "more hosts", more=["--load-format", "dummy"])
+        self.generate(big, "MB of memory for its weights", "free memory is", "more hosts",
+                      more=["--load-format", "dummy"])
 
 
 if __name__ == "__main__":
