@@ -39,8 +39,8 @@ std::unique_ptr<Engine> make_engine(comm::ControlPlane& control, const ModelConf
   const parallel::Shard shard(shard_shape(model), control.rank(),
                               config.shard_of > 0 ? config.shard_of : control.size());
   std::optional<Model<T, Cpu>> loaded;
+  control.together([&] { require_room(model, shard, config); });  // no rank reads before all may
   control.together([&] {
-    require_room(model, shard, config);
     loaded.emplace(
         ModelLoader<T, Cpu>(*context, checkpoint, model, shard).load(config.max_model_len));
   });
