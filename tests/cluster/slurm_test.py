@@ -19,7 +19,13 @@ TWO_HOSTS = ["--nodes=2", "--ntasks-per-node=1"]
 
 
 REQUESTS_UNTIL_REFUSED = """
-import json, sys, urllib.request
+import json, sys, time, urllib.request
+for _ in range(300):  # it listens before all ranks are ready
+    try:
+        urllib.request.urlopen(sys.argv[1] + "/health")
+        break
+    except OSError:
+        time.sleep(0.1)
 body = json.dumps({"prompt": "x", "max_tokens": 200, "ignore_eos": True, "n": 4}).encode()
 while True:
     try:
