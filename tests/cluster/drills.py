@@ -16,6 +16,9 @@ from virtual_cluster import VirtualCluster, wait_until
 PROGRAM = str(pathlib.Path(os.environ["TANDEM_BUILD"]) / "tests" / "drill")
 RANKS, PER_HOST = 4, 2
 
+# What a rank was doing, as far as its heartbeats have told.
+STAGE = r"(step \d+, )?[a-z -]+(, layer \d)?"
+
 
 @dataclasses.dataclass
 class Drill:

@@ -5,9 +5,7 @@ import unittest
 
 import drills
 import virtual_cluster
-from drills import Drill
-
-STAGE = r"(step \d+, )?[a-z -]+(, layer \d)?"
+from drills import STAGE, Drill
 
 
 class FailureUnderMpirun(drills.DrillTest):
