@@ -62,35 +62,29 @@ Graph<Cuda> Graph<Cuda>::capture(Context<Cuda>& ctx, const std::function<void()>
   }
   TANDEM_CHECK(cudaStreamEndCapture(stream, &graph.graph_));
   // Nodes keep the priority of the stream they were captured from: comm blocks get SMs first.
-  for (cudaGraphExec_t& executable : graph.executables_) {
-    TANDEM_CHECK(
-        cudaGraphInstantiate(&executable, graph.graph_, cudaGraphInstantiateFlagUseNodePriority));
-    TANDEM_CHECK(cudaGraphUpload(executable, stream));
-  }
+  TANDEM_CHECK(cudaGraphInstantiate(&graph.executable_, graph.graph_,
+                                    cudaGraphInstantiateFlagUseNodePriority));
+  TANDEM_CHECK(cudaGraphUpload(graph.executable_, stream));
   return graph;
 }
 
 Graph<Cuda>::Graph(Graph&& other) noexcept
     : graph_(std::exchange(other.graph_, nullptr)),
-      executables_(std::exchange(other.executables_, {})),
-      turn_(other.turn_) {}
+      executable_(std::exchange(other.executable_, nullptr)) {}
 
 Graph<Cuda>& Graph<Cuda>::operator=(Graph&& other) noexcept {
   std::swap(graph_, other.graph_);
-  std::swap(executables_, other.executables_);
-  std::swap(turn_, other.turn_);
+  std::swap(executable_, other.executable_);
   return *this;
 }
 
 Graph<Cuda>::~Graph() {
-  for (cudaGraphExec_t executable : executables_)
-    if (executable != nullptr) TANDEM_CHECK_NOEXCEPT(cudaGraphExecDestroy(executable));
+  if (executable_ != nullptr) TANDEM_CHECK_NOEXCEPT(cudaGraphExecDestroy(executable_));
   if (graph_ != nullptr) TANDEM_CHECK_NOEXCEPT(cudaGraphDestroy(graph_));
 }
 
 void Graph<Cuda>::launch(Stream<Cuda>& stream) {
-  turn_ ^= 1;
-  TANDEM_CHECK(cudaGraphLaunch(executables_[turn_], stream.handle()));
+  TANDEM_CHECK(cudaGraphLaunch(executable_, stream.handle()));
 }
 
 std::vector<KernelDomain> Graph<Cuda>::kernel_domains() const {

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Owns one captured CUDA graph and its executables. Captured on the compute stream in thread-local
+// Owns one captured CUDA graph and its executable. Captured on the compute stream in thread-local
 // mode, so that a helper thread may map memory meanwhile; the comm stream joins by events.
 // Destroy graphs before the communicators whose collectives they hold. Move-only.
 #pragma once
 
-#include <array>
 #include <functional>
 #include <string>
 #include <vector>
@@ -37,7 +36,7 @@ class Graph<Cuda> {
 
   /// Enqueues all of it; memory sync domains are those of the capture, not of `stream`.
   void launch(Stream<Cuda>& stream);
-  explicit operator bool() const { return executables_[0] != nullptr; }
+  explicit operator bool() const { return executable_ != nullptr; }
 
   /// Every kernel node, child graphs included.
   std::vector<KernelDomain> kernel_domains() const;
@@ -47,9 +46,7 @@ class Graph<Cuda> {
 
  private:
   cudaGraph_t graph_ = nullptr;
-  /// They take turns: what the driver prepares for a launch waits for the last one of the same.
-  std::array<cudaGraphExec_t, 2> executables_{};
-  std::size_t turn_ = 0;
+  cudaGraphExec_t executable_ = nullptr;
 };
 
 }  // namespace tandem
