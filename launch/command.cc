@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launch/command.h"
 
+#include "kernels/device/error.h"
 #include "launch/bench_command.h"
 #include "launch/chat_command.h"
 #include "launch/doctor_command.h"
@@ -23,7 +24,8 @@ const std::vector<Command>& commands() {
       {"plan", "what a model needs and how fast it would be on a cluster", run_plan},
       {"waits", "show where each rank's time goes, step by step", run_waits},
       {"doctor", "look at every rank's host and let the ranks work together", run_doctor},
-      {"inspect", "what a model is, and what it costs each rank at a tensor-parallel size", run_inspect},
+      {"inspect", "what a model is, and what it costs each rank at a tensor-parallel size",
+       run_inspect},
       {"tokenize", "token ids of a text, and back", run_tokenize},
   };
   return list;
@@ -44,6 +46,15 @@ std::string help_text() {
   text += "\n";
   text += job_options_help();
   return text + "\n`tandem COMMAND --help` lists the options of a command.\n";
+}
+
+std::string command_text(const Ranks& ranks, const std::string& command,
+                         const std::vector<std::string>& arguments) {
+  const int size = ranks.control.size();
+  std::string text = size > 1 ? concat("mpirun -n ", size, " tandem ") : "tandem ";
+  text += command;
+  for (const std::string& word : arguments) text += " " + word;
+  return text;
 }
 
 }  // namespace tandem::launch

@@ -34,4 +34,8 @@ const std::vector<Command>& commands();
 /// The text of `tandem --help`.
 std::string help_text();
 
+/// The command line that repeats a run: "mpirun -n 2 tandem COMMAND ARGUMENTS".
+std::string command_text(const Ranks& ranks, const std::string& command,
+                         const std::vector<std::string>& arguments);
+
 }  // namespace tandem::launch

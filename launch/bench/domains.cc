@@ -13,7 +13,6 @@
 #include "launch/bench/results.h"
 #include "launch/command_line.h"
 #include "launch/text_table.h"
-#include "launch/waits/session.h"
 
 namespace tandem::launch {
 namespace {

@@ -10,7 +10,6 @@
 #include "launch/command_line.h"
 #include "launch/engine_factory.h"
 #include "launch/model_source.h"
-#include "launch/waits/session.h"
 #include "runtime/engine_loop.h"
 
 namespace tandem::launch {

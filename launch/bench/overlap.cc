@@ -13,7 +13,6 @@
 #include "launch/engine_factory.h"
 #include "launch/model_source.h"
 #include "launch/text_table.h"
-#include "launch/waits/session.h"
 
 namespace tandem::launch {
 namespace {

@@ -62,13 +62,6 @@ std::string short_name(DType type) {
   return type == DType::kBF16 ? "bf16" : type == DType::kF16 ? "f16" : "f32";
 }
 
-std::string command_line(int ranks, const std::string& command,
-                         const std::vector<std::string>& arguments) {
-  std::string line = ranks > 1 ? concat("mpirun -n ", ranks, " ", command) : command;
-  for (const std::string& word : arguments) line += " " + word;
-  return line;
-}
-
 double quantile(const std::vector<double>& sorted, double q) {
   if (sorted.empty()) return 0;
   const double place = q * static_cast<double>(sorted.size() - 1);

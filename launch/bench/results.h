@@ -66,10 +66,6 @@ class BenchResults {
 /// "bf16", "f16", "f32": the type in the name of a case.
 std::string short_name(DType type);
 
-/// `command` as a user would type it again.
-std::string command_line(int ranks, const std::string& command,
-                         const std::vector<std::string>& arguments);
-
 /// The `q` quantile of sorted values, between neighbours by distance; 0 of none.
 double quantile(const std::vector<double>& sorted, double q);
 

@@ -272,7 +272,7 @@ int run_bench_serve(Ranks& ranks, const std::vector<std::string>& arguments) {
   if (!parse(ranks, arguments, options)) return 0;
   const bool print = options.json != "-";
   ServeBench bench(options, ProgressLine::automatic(ranks.session.under_launcher()));
-  BenchResults results("serve", command_line(1, "tandem bench serve", arguments));
+  BenchResults results("serve", command_text(ranks, "bench serve", arguments));
   bench.warm_up();
   double highest = 0;
   for (const double rate : options.rates) {

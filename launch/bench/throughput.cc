@@ -149,7 +149,7 @@ int run_bench_throughput(Ranks& ranks, const std::vector<std::string>& arguments
   const LoadCount count = options->steady_state ? load.run_steady(options->steady) : load.run_all();
   loop.close();
   BenchResults results(device == "cpu" ? "throughput-cpu" : "throughput",
-                       command_line(size, "tandem bench throughput", arguments));
+                       command_text(ranks, "bench throughput", arguments));
   report(case_name(*options, source, config, size, workload), count, *options,
          work_of(source.config, config.dtype, size), ceilings, size, loop.stats().times, results);
   const runtime::LoopStats stats = loop.stats();

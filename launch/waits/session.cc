@@ -28,15 +28,6 @@ void WaitsOptions::add_to(boost::program_options::options_description& options) 
                         "it .svg and .trace.json (for ui.perfetto.dev)");
 }
 
-std::string command_text(const Ranks& ranks, const std::string& command,
-                         const std::vector<std::string>& arguments) {
-  const int size = ranks.control.size();
-  std::string text = size > 1 ? concat("mpirun -n ", size, " tandem ") : "tandem ";
-  text += command;
-  for (const std::string& word : arguments) text += " " + word;
-  return text;
-}
-
 std::string beside(const std::string& file, const std::string& ending) {
   const std::string stem = file.ends_with(".json") ? file.substr(0, file.size() - 5) : file;
   return stem + ending;

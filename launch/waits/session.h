@@ -56,10 +56,6 @@ class WaitsSession {
   comm::ClockOffset first_;
 };
 
-/// The command line that repeats a run: "mpirun -n 2 tandem COMMAND ARGUMENTS".
-std::string command_text(const Ranks& ranks, const std::string& command,
-                         const std::vector<std::string>& arguments);
-
 /// `FILE.json` and `.svg` -> `FILE.svg`; names without .json get the ending appended.
 std::string beside(const std::string& file, const std::string& ending);
 
