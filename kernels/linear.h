@@ -20,8 +20,8 @@ template <typename T>
 class LinearWeight<T, Cpu> {
  public:
   LinearWeight();
-  /// Takes the row-major `[rows, cols]` weight from host memory and, bfloat16, packs it.
-  /// Synchronous.
+  /// Takes the row-major `[rows, cols]` weight from host memory to the context's arena, bfloat16
+  /// packed. Synchronous.
   LinearWeight(Context<Cpu>& ctx, Buffer<T, Cpu> row_major, std::int64_t rows, std::int64_t cols);
   LinearWeight(LinearWeight&&) noexcept;
   LinearWeight& operator=(LinearWeight&&) noexcept;
@@ -29,7 +29,7 @@ class LinearWeight<T, Cpu> {
 
   std::int64_t rows() const { return rows_; }
   std::int64_t cols() const { return cols_; }
-  std::int64_t size_bytes() const { return data_.size_bytes(); }
+  std::int64_t size_bytes() const { return size_bytes_; }
 
   /// Row `row` to `out` `[cols]`: a tied embedding is read from the head.
   void copy_row(std::int64_t row, T* out) const;
@@ -38,8 +38,8 @@ class LinearWeight<T, Cpu> {
 
  private:
   struct Library;
-  std::int64_t rows_ = 0, cols_ = 0;
-  Buffer<T, Cpu> data_;
+  std::int64_t rows_ = 0, cols_ = 0, size_bytes_ = 0;
+  std::shared_ptr<T> data_;
   std::unique_ptr<Library> library_;
 };
 

@@ -15,7 +15,7 @@ namespace tandem::kvcache {
 template <Device D>
 class VirtualRange;
 
-/// mmap(PROT_NONE) reserve, mprotect + populate to map.
+/// mmap(PROT_NONE) reserve, mprotect to map; huge pages where the host gives them.
 template <>
 class VirtualRange<Cpu> {
  public:
@@ -35,6 +35,7 @@ class VirtualRange<Cpu> {
   bool map_to(std::size_t size_bytes);
 
  private:
+  void* addresses_ = nullptr;  ///< What was reserved; `data_` begins on a huge page's boundary.
   std::byte* data_ = nullptr;
   std::size_t reserved_bytes_ = 0, segment_bytes_ = 0;
   std::atomic<std::size_t> mapped_bytes_{0};

@@ -3,7 +3,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdint>
 
+#include "kernels/device/cpu/page_arena.h"
 #include "kernels/device/error.h"
 #include "kvcache/virtual_range.h"
 
@@ -20,15 +22,19 @@ VirtualRange<Cpu>::VirtualRange(std::size_t reserve_bytes, std::size_t segment_b
   const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
   segment_bytes_ = round_up(std::max<std::size_t>(segment_bytes, 1), page);
   reserved_bytes_ = round_up(std::max<std::size_t>(reserve_bytes, 1), segment_bytes_);
-  void* memory = ::mmap(nullptr, reserved_bytes_, PROT_NONE,
+  void* memory = ::mmap(nullptr, reserved_bytes_ + kHugePageBytes, PROT_NONE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED)
     throw Error(
         concat("cannot reserve ", reserved_bytes_ >> 20, " MiB of addresses for the KV cache"));
-  data_ = static_cast<std::byte*>(memory);
+  addresses_ = memory;
+  data_ = reinterpret_cast<std::byte*>(
+      round_up(reinterpret_cast<std::uintptr_t>(memory), kHugePageBytes));
+  // A wish. Smaller segments are to take no more memory than they say.
+  if (segment_bytes_ >= kHugePageBytes) ::madvise(data_, reserved_bytes_, MADV_HUGEPAGE);
 }
 
-VirtualRange<Cpu>::~VirtualRange() { ::munmap(data_, reserved_bytes_); }
+VirtualRange<Cpu>::~VirtualRange() { ::munmap(addresses_, reserved_bytes_ + kHugePageBytes); }
 
 bool VirtualRange<Cpu>::map_to(std::size_t size_bytes) {
   while (mapped_bytes() < size_bytes) {

@@ -41,7 +41,7 @@ void add_norm_row(const AddNormArgs<T, Cpu>& args, std::int64_t row, float* x) {
 
 template <typename T>
 void add_norm(Context<Cpu>&, const AddNormArgs<T, Cpu>& args) {
-#pragma omp parallel
+#pragma omp parallel if (args.residual.rows > 1)
   {
     std::vector<float> scratch(static_cast<std::size_t>(args.residual.cols));
 #pragma omp for

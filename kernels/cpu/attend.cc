@@ -7,8 +7,10 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <memory>
 #include <vector>
 
+#include "kernels/cpu/few_queries.h"
 #include "kernels/cpu/small_matmul.h"
 #include "kernels/cpu/vec.h"
 #include "kernels/device/cpu/context.h"
@@ -44,15 +46,12 @@ std::vector<RowBlock> row_blocks(const StepView<Cpu>& step) {
   return blocks;
 }
 
-/// With fewer queries than this, keys are not worth transposing.
-constexpr std::int32_t kMinTransposed = 8;
+/// With fewer queries than this, keys and values are not worth converting ahead of use.
+constexpr std::int32_t kMinConverted = 8;
 
-template <typename T>
-float dot(const float* a, const T* b, std::int32_t size) {
-  float sum = 0.0f;
-#pragma omp simd reduction(+ : sum)
-  for (std::int32_t i = 0; i < size; ++i) sum += a[i] * static_cast<float>(b[i]);
-  return sum;
+/// Scratch whose contents are written before they are read.
+std::unique_ptr<float[]> scratch(std::int64_t size) {
+  return std::make_unique_for_overwrite<float[]>(static_cast<std::size_t>(size));
 }
 
 /// The work of one row block and one KV head; owns its scratch, sized for the largest block.
@@ -63,11 +62,11 @@ class BlockAttention {
       : args_(args),
         dim_(args.kv.head_dim),
         padded_dim_((dim_ + kTileCols - 1) / kTileCols * kTileCols),
-        q_(std::size_t(max_queries) * dim_),
-        keys_(std::size_t(dim_) * kChunkTokens),
-        values_(std::size_t(kChunkTokens) * padded_dim_),
-        scores_(std::size_t(max_queries) * kChunkTokens),
-        out_(std::size_t(max_queries) * padded_dim_),
+        q_(scratch(std::int64_t{max_queries} * dim_)),
+        keys_(is_few(max_queries) ? nullptr : scratch(std::int64_t{dim_} * kChunkTokens)),
+        values_(is_few(max_queries) ? nullptr : scratch(std::int64_t{kChunkTokens} * padded_dim_)),
+        scores_(scratch(std::int64_t{max_queries} * kChunkTokens)),
+        out_(scratch(std::int64_t{max_queries} * padded_dim_)),
         maximum_(std::size_t(max_queries)),
         sum_(std::size_t(max_queries)) {}
 
@@ -78,8 +77,10 @@ class BlockAttention {
     const std::int32_t end = position + block.count;
     for (std::int32_t key = first_key(position); key < end;) {
       const std::int32_t next = std::min(key / kChunkTokens * kChunkTokens + kChunkTokens, end);
-      read_chunk(args_.step->slots[block.first], kv_head, key, next);
+      const Chunk chunk = chunk_at(args_.step->slots[block.first], kv_head, key, next);
+      score(chunk);
       absorb_chunk(position, heads, key, next);
+      add_values(chunk);
       key = next;
     }
     finish(block, head, heads);
@@ -90,49 +91,72 @@ class BlockAttention {
     return args_.window > 0 ? std::max(0, position + 1 - args_.window) : 0;
   }
 
+  bool is_few(std::int32_t queries) const { return queries < kMinConverted && dim_ % kFloats == 0; }
+
   void begin(const RowBlock& block, std::int32_t head, std::int32_t heads) {
     queries_ = block.count * heads;
     for (std::int32_t i = 0; i < queries_; ++i) {
       const T* q = args_.q.row(block.first + i / heads) + std::int64_t{head + i % heads} * dim_;
       for (std::int32_t d = 0; d < dim_; ++d)
-        q_[std::size_t(i) * dim_ + d] = static_cast<float>(q[d]) * args_.scale;
+        q_[std::int64_t{i} * dim_ + d] = static_cast<float>(q[d]) * args_.scale;
     }
-    std::fill(out_.begin(), out_.end(), 0.0f);
+    std::fill_n(out_.get(), std::int64_t{queries_} * padded_dim_, 0.0f);
     std::fill(sum_.begin(), sum_.end(), 0.0f);
     std::fill(maximum_.begin(), maximum_.end(), -std::numeric_limits<float>::infinity());
   }
 
-  /// Scores of keys [begin, end), all in one chunk, and their values as floats.
-  void read_chunk(std::int32_t slot, std::int32_t kv_head, std::int32_t begin, std::int32_t end) {
+  /// Keys and values of one head `[64, dim]`, of which tokens [from, to) are wanted. What an
+  /// earlier request left in the others may be NaN.
+  struct Chunk {
+    const T *keys, *values;
+    std::int32_t from, to;
+  };
+
+  Chunk chunk_at(std::int32_t slot, std::int32_t kv_head, std::int32_t begin,
+                 std::int32_t end) const {
     const KvView<T, Cpu>& kv = args_.kv;
     const std::int64_t chunk =
         kv.chunk_table[std::int64_t{slot} * kv.table_stride + begin / kChunkTokens];
     const T* keys = kv.base + chunk * kv.chunk_stride + args_.layer * kv.layer_stride +
                     kv_head * kv.head_stride();
-    const T* values = keys + kv.num_kv_heads * kv.head_stride();
-    const std::int32_t from = begin % kChunkTokens, to = from + end - begin;
-    score(keys, from, to);
-    // Zeros around them, because what an earlier request left there may be NaN.
-    if (to - from < kChunkTokens) std::fill(values_.begin(), values_.end(), 0.0f);
-    for (std::int32_t i = from; i < to; ++i)
-      for (std::int32_t d = 0; d < dim_; ++d)
-        values_[std::size_t(i) * padded_dim_ + d] = values[std::int64_t{i} * dim_ + d];
+    const std::int32_t from = begin % kChunkTokens;
+    return {keys, keys + kv.num_kv_heads * kv.head_stride(), from, from + end - begin};
   }
 
-  void score(const T* keys, std::int32_t from, std::int32_t to) {
-    if (queries_ < kMinTransposed) {
-      for (std::int32_t q = 0; q < queries_; ++q)
-        for (std::int32_t i = from; i < to; ++i)
-          scores_[std::size_t(q) * kChunkTokens + i] =
-              dot(q_.data() + std::size_t(q) * dim_, keys + std::int64_t{i} * dim_, dim_);
+  void score(const Chunk& chunk) {
+    if (is_few(queries_)) {
+      cpu::in_parts_of_four(queries_, [&](std::int32_t first, auto count) {
+        cpu::score_few<count>(q_.get() + std::int64_t{first} * dim_, chunk.keys, chunk.values, dim_,
+                              chunk.from, chunk.to,
+                              scores_.get() + std::int64_t{first} * kChunkTokens, kChunkTokens);
+      });
       return;
     }
-    if (to - from < kChunkTokens) std::fill(keys_.begin(), keys_.end(), 0.0f);
-    for (std::int32_t i = from; i < to; ++i)
+    if (chunk.to - chunk.from < kChunkTokens)
+      std::fill_n(keys_.get(), std::int64_t{dim_} * kChunkTokens, 0.0f);
+    for (std::int32_t i = chunk.from; i < chunk.to; ++i)
       for (std::int32_t d = 0; d < dim_; ++d)
-        keys_[std::size_t(d) * kChunkTokens + i] = keys[std::int64_t{i} * dim_ + d];
-    std::fill_n(scores_.begin(), std::size_t(queries_) * kChunkTokens, 0.0f);
-    cpu::multiply_add(q_.data(), dim_, keys_.data(), kChunkTokens, dim_, scores_.data(), queries_);
+        keys_[std::int64_t{d} * kChunkTokens + i] = chunk.keys[std::int64_t{i} * dim_ + d];
+    std::fill_n(scores_.get(), std::int64_t{queries_} * kChunkTokens, 0.0f);
+    cpu::multiply_add(q_.get(), dim_, keys_.get(), kChunkTokens, dim_, scores_.get(), queries_);
+  }
+
+  void add_values(const Chunk& chunk) {
+    if (is_few(queries_)) {
+      cpu::in_parts_of_four(queries_, [&](std::int32_t first, auto count) {
+        cpu::add_values_few<count>(scores_.get() + std::int64_t{first} * kChunkTokens, kChunkTokens,
+                                   chunk.values, dim_, chunk.from, chunk.to,
+                                   out_.get() + std::int64_t{first} * padded_dim_, padded_dim_);
+      });
+      return;
+    }
+    if (chunk.to - chunk.from < kChunkTokens || padded_dim_ != dim_)
+      std::fill_n(values_.get(), std::int64_t{kChunkTokens} * padded_dim_, 0.0f);
+    for (std::int32_t i = chunk.from; i < chunk.to; ++i)
+      for (std::int32_t d = 0; d < dim_; ++d)
+        values_[std::int64_t{i} * padded_dim_ + d] = chunk.values[std::int64_t{i} * dim_ + d];
+    cpu::multiply_add(scores_.get(), kChunkTokens, values_.get(), padded_dim_, kChunkTokens,
+                      out_.get(), queries_);
   }
 
   void absorb_chunk(std::int32_t position, std::int32_t heads, std::int32_t begin,
@@ -144,13 +168,11 @@ class BlockAttention {
       const std::int32_t to = std::min(end, at + 1) - chunk_begin;
       absorb(i, std::max(from, 0), std::max(to, 0));
     }
-    cpu::multiply_add(scores_.data(), kChunkTokens, values_.data(), padded_dim_, kChunkTokens,
-                      out_.data(), queries_);
   }
 
   /// Scores [from, to) of one query become weights, the others 0; earlier sums are rescaled.
   void absorb(std::int32_t query, std::int32_t from, std::int32_t to) {
-    float* scores = scores_.data() + std::size_t(query) * kChunkTokens;
+    float* scores = scores_.get() + std::int64_t{query} * kChunkTokens;
     if (from >= to) {
       std::fill_n(scores, kChunkTokens, 0.0f);
       return;
@@ -163,7 +185,7 @@ class BlockAttention {
     if (before != maximum && sum > 0) {
       const float correction = cpu::exponential(cpu::splat(before - maximum))[0];
       sum *= correction;
-      float* out = out_.data() + std::size_t(query) * padded_dim_;
+      float* out = out_.get() + std::int64_t{query} * padded_dim_;
       for (std::int32_t d = 0; d < dim_; ++d) out[d] *= correction;
     }
     for (std::int32_t i = 0; i < kChunkTokens; i += kFloats)
@@ -188,17 +210,16 @@ class BlockAttention {
       T* to = args_.out.row(block.first + i / heads) + std::int64_t{head + i % heads} * dim_;
       const float inverse = 1.0f / sum_[std::size_t(i)];
       for (std::int32_t d = 0; d < dim_; ++d)
-        to[d] = T(out_[std::size_t(i) * padded_dim_ + d] * inverse);
+        to[d] = T(out_[std::int64_t{i} * padded_dim_ + d] * inverse);
     }
   }
 
   const AttendArgs<T, Cpu>& args_;
   std::int32_t dim_, padded_dim_, queries_ = 0;
-  std::vector<float> q_;       ///< [queries, dim], scaled
-  std::vector<float> keys_;    ///< [dim, 64]
-  std::vector<float> values_;  ///< [64, padded dim]
-  std::vector<float> scores_;  ///< [queries, 64]
-  std::vector<float> out_;     ///< [queries, padded dim]
+  std::unique_ptr<float[]> q_;              ///< [queries, dim], scaled
+  std::unique_ptr<float[]> keys_, values_;  ///< [dim, 64], [64, padded dim]; null: only few queries
+  std::unique_ptr<float[]> scores_;         ///< [queries, 64]
+  std::unique_ptr<float[]> out_;            ///< [queries, padded dim]
   std::vector<float> maximum_, sum_;
 };
 

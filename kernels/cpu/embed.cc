@@ -11,7 +11,7 @@ namespace tandem::kernels {
 template <typename T>
 void embed(Context<Cpu>&, const EmbedArgs<T, Cpu>& args) {
   const std::int64_t hidden = args.out.cols;
-#pragma omp parallel for
+#pragma omp parallel for if (args.step->num_tokens > 1)
   for (std::int64_t row = 0; row < args.step->num_tokens; ++row) {
     T* out = args.out.row(row);
     const std::int64_t token = args.step->token_ids[row];

@@ -34,25 +34,27 @@ template <typename T>
 LinearWeight<T, Cpu>::~LinearWeight() = default;
 
 template <typename T>
-LinearWeight<T, Cpu>::LinearWeight(Context<Cpu>&, Buffer<T, Cpu> row_major, std::int64_t rows,
+LinearWeight<T, Cpu>::LinearWeight(Context<Cpu>& ctx, Buffer<T, Cpu> row_major, std::int64_t rows,
                                    std::int64_t cols)
     : rows_(rows), cols_(cols), library_(std::make_unique<Library>()) {
-  if constexpr (std::is_same_v<T, BFloat16>) {
-    const cpu::PackedShape shape{rows, cols};
-    data_ = Buffer<BFloat16, Cpu>(shape.size());
-    cpu::pack(shape, row_major.data(), data_.data());
-  } else {
-    data_ = std::move(row_major);
-  }
+  constexpr bool kPacked = std::is_same_v<T, BFloat16>;
+  const cpu::PackedShape shape{rows, cols};
+  size_bytes_ = (kPacked ? shape.size() : rows * cols) * static_cast<std::int64_t>(sizeof(T));
+  const auto memory = ctx.arena().take(static_cast<std::size_t>(size_bytes_));
+  data_ = std::shared_ptr<T>(memory, reinterpret_cast<T*>(memory.get()));
+  if constexpr (kPacked)
+    cpu::pack(shape, row_major.data(), data_.get());
+  else
+    std::copy_n(row_major.data(), rows * cols, data_.get());
 }
 
 template <typename T>
 void LinearWeight<T, Cpu>::copy_row(std::int64_t row, T* out) const {
   if constexpr (std::is_same_v<T, BFloat16>) {
     const cpu::PackedShape shape{rows_, cols_};
-    for (std::int64_t col = 0; col < cols_; ++col) out[col] = data_.data()[shape.at(row, col)];
+    for (std::int64_t col = 0; col < cols_; ++col) out[col] = data_.get()[shape.at(row, col)];
   } else {
-    std::copy_n(data_.data() + row * cols_, cols_, out);
+    std::copy_n(data_.get() + row * cols_, cols_, out);
   }
 }
 
@@ -60,11 +62,11 @@ template <typename T>
 template <typename Out>
 void LinearWeight<T, Cpu>::multiply(TensorView<const T, Cpu> x, TensorView<Out, Cpu> y) const {
   if constexpr (!std::is_same_v<T, Float16>)
-    if (x.rows > 1 && library_->matmul.multiply(x, data_.data(), y)) return;
+    if (x.rows > 1 && library_->matmul.multiply(x, data_.get(), y)) return;
   if constexpr (std::is_same_v<T, BFloat16>)
-    cpu::packed_matmul(cpu::PackedShape{rows_, cols_}, data_.data(), x, y);
+    cpu::packed_matmul(cpu::PackedShape{rows_, cols_}, data_.get(), x, y);
   else
-    cpu::plain_matmul(x, data_.data(), rows_, y);
+    cpu::plain_matmul(x, data_.get(), rows_, y);
 }
 
 template <typename T, typename Out>

@@ -125,7 +125,7 @@ void qkv_project_squares(Context<Cpu>& ctx, const QkvArgs<T, Cpu>& args) {
 
 template <typename T>
 void qkv_finish(Context<Cpu>&, const QkvArgs<T, Cpu>& args) {
-#pragma omp parallel
+#pragma omp parallel if (args.step->num_tokens > 1)
   {
     std::vector<float> scratch(static_cast<std::size_t>(args.kv.head_dim));
 #pragma omp for

@@ -17,7 +17,7 @@ bool better(const Candidate& a, const Candidate& b) {
 }  // namespace
 
 void best_of_shard(Context<Cpu>&, const ShardArgs<Cpu>& args, Candidate* best) {
-#pragma omp parallel for
+#pragma omp parallel for if (args.samples.num_samples > 1)
   for (std::int32_t i = 0; i < args.samples.num_samples; ++i) {
     const SlotParams& params = args.slots.params[args.samples.slots[i]];
     const std::int32_t position = args.positions[args.samples.rows[i]] + 1;

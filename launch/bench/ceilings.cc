@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstring>
 
+#include "kernels/cpu/vec.h"
 #include "kernels/device/cpu/context.h"
 #include "kernels/linear.h"
 #include "launch/bench/results.h"
@@ -18,20 +19,35 @@ double seconds_since(Clock::time_point start) {
   return std::chrono::duration<double>(Clock::now() - start).count();
 }
 
-/// Sums a buffer far larger than the caches; best of several passes.
+/// Sums memory far larger than the caches and of the kind that weights lie in; best of several
+/// passes.
 double read_gb_per_s(int threads) {
-  constexpr std::int64_t kFloats = std::int64_t{64} << 20;
-  Buffer<float, Cpu> data(kFloats);
-  std::memset(data.data(), 0, static_cast<std::size_t>(data.size_bytes()));
+  using kernels::cpu::Floats;
+  // Enough sums that no addition waits for the one before it.
+  constexpr int kSums = 8;
+  constexpr std::int64_t kSizeBytes = std::int64_t{256} << 20;
+  constexpr std::int64_t kStep = kSums * kernels::cpu::kFloats;
+  constexpr auto kSteps = kSizeBytes / static_cast<std::int64_t>(sizeof(float)) / kStep;
+  PageArena arena;
+  const auto memory = arena.take(kSizeBytes);
+  std::memset(memory.get(), 0, kSizeBytes);
+  const float* data = reinterpret_cast<const float*>(memory.get());
   double best = 0;
   volatile float sink = 0;
   for (int pass = 0; pass < 5; ++pass) {
     const auto start = Clock::now();
     float sum = 0;
-#pragma omp parallel for simd num_threads(threads) reduction(+ : sum)
-    for (std::int64_t i = 0; i < kFloats; ++i) sum += data.data()[i];
+#pragma omp parallel num_threads(threads) reduction(+ : sum)
+    {
+      Floats sums[kSums] = {};
+#pragma omp for
+      for (std::int64_t step = 0; step < kSteps; ++step)
+        for (int i = 0; i < kSums; ++i)
+          sums[i] += kernels::cpu::load<Floats>(data + step * kStep + i * kernels::cpu::kFloats);
+      for (const Floats& part : sums) sum += kernels::cpu::sum(part);
+    }
     sink = sum;
-    best = std::max(best, static_cast<double>(data.size_bytes()) / seconds_since(start) / 1e9);
+    best = std::max(best, static_cast<double>(kSizeBytes) / seconds_since(start) / 1e9);
   }
   static_cast<void>(sink);
   return best;

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "kernels/device/buffer.h"
+#include "kernels/device/cpu/page_arena.h"
 #include "kernels/device/device.h"
 #include "kernels/device/op_timer.h"
 
@@ -55,6 +56,9 @@ class Context<Cpu> {
   Stream<Cpu>& comm() { return stream_; }
   Stream<Cpu>& copy() { return stream_; }
 
+  /// Memory for weights.
+  PageArena& arena() { return arena_; }
+
   /// Where ops are recorded, or null.
   Recorder* recorder() const { return recorder_; }
   void record_to(Recorder* recorder) { recorder_ = recorder; }
@@ -63,6 +67,7 @@ class Context<Cpu> {
   int threads_;
   Recorder* recorder_ = nullptr;
   Stream<Cpu> stream_;
+  PageArena arena_;
 };
 
 /// Copies between host and device memory, ordered on the compute stream or on the stream given;

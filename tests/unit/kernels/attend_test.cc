@@ -8,7 +8,7 @@
 #include <random>
 #include <vector>
 
-#include "kernels/cpu/vec.h"
+#include "kernels/cpu/few_queries.h"
 #include "kernels/device/cpu/context.h"
 
 namespace tandem::kernels {
@@ -133,6 +133,39 @@ TEST_F(Attention, WindowsAndSoftCaps) {
     p.softcap = window == 9 ? 1.5f : 0.0f;
     expect_close(p);
   }
+}
+
+/// Decode: parts of four queries and what is left, and dimensions that fill no whole tile.
+TEST_F(Attention, FewQueries) {
+  expect_close({{0, 1}, {70, 200}, {0, 0, 0, 0, 0, 0, 0}, 64});
+  expect_close({{0, 1}, {63, 64}, {0, 0, 0, 0, 0, 1, 1}, 72});
+  Problem p{{0, 1}, {130, 5}, {0, 0, 0, 0, 1}, 128};
+  p.window = 67;
+  expect_close(p);
+}
+
+template <typename T>
+void expect_floats() {
+  T values[cpu::kFloats];
+  for (int i = 0; i < cpu::kFloats; ++i) values[i] = T(1.5f * static_cast<float>(i) - 4.0f);
+  const cpu::Floats loaded = cpu::load_floats(values);
+  for (int i = 0; i < cpu::kFloats; ++i) EXPECT_EQ(loaded[i], 1.5f * static_cast<float>(i) - 4.0f);
+}
+
+TEST(FewQueries, LoadsFloatsOfEveryType) {
+  expect_floats<float>();
+  expect_floats<BFloat16>();
+  expect_floats<Float16>();
+}
+
+TEST(FewQueries, SumsOfEightVectors) {
+  cpu::Floats x[cpu::kFloats];
+  for (int i = 0; i < cpu::kFloats; ++i)
+    for (int lane = 0; lane < cpu::kFloats; ++lane)
+      x[i][lane] = static_cast<float>(1 << lane) * (i % 2 == 0 ? 1.0f : -1.0f) + i;
+  const cpu::Floats sums = cpu::sums_of(x);
+  for (int i = 0; i < cpu::kFloats; ++i)
+    EXPECT_EQ(sums[i], (i % 2 == 0 ? 255.0f : -255.0f) + 8 * static_cast<float>(i)) << i;
 }
 
 float exponential(float x) { return cpu::exponential(cpu::splat(x))[3]; }
