@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// Few rows are a matter of reading the weight once, which plain loops do best; many go through
+// Few rows are a matter of reading the weight once, which our own loops do best; many go through
 // oneDNN where it is fast.
 #include "kernels/linear.h"
 
 #include <algorithm>
 #include <type_traits>
 
+#include "kernels/cpu/bf16_dot.h"
 #include "kernels/cpu/onednn.h"
 #include "kernels/cpu/packed_weight.h"
 #include "kernels/cpu/plain_matmul.h"
@@ -61,6 +62,9 @@ void LinearWeight<T, Cpu>::copy_row(std::int64_t row, T* out) const {
 template <typename T>
 template <typename Out>
 void LinearWeight<T, Cpu>::multiply(TensorView<const T, Cpu> x, TensorView<Out, Cpu> y) const {
+  if constexpr (std::is_same_v<T, BFloat16>)
+    if (x.rows <= cpu::kMaxDotRows && cpu::has_bf16_dot())
+      return cpu::bf16_dot_matmul(cpu::PackedShape{rows_, cols_}, data_.get(), x, y);
   if constexpr (!std::is_same_v<T, Float16>)
     if (x.rows > 1 && library_->matmul.multiply(x, data_.get(), y)) return;
   if constexpr (std::is_same_v<T, BFloat16>)

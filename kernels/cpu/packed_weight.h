@@ -32,7 +32,7 @@ struct PackedShape {
 void pack(const PackedShape& shape, const BFloat16* row_major, BFloat16* packed);
 
 /// y `[M, rows]` = x W^T for x `[M, cols]`, in float, one rounding to Out. Reads the weight once
-/// for every 4 rows of x: the way for few rows, and for any number where oneDNN cannot.
+/// for every 4 rows of x: the way for one row, and for any number, on any CPU.
 template <typename Out>
 void packed_matmul(const PackedShape& shape, const BFloat16* packed,
                    TensorView<const BFloat16, Cpu> x, TensorView<Out, Cpu> y);

@@ -8,6 +8,7 @@
 #include <random>
 #include <vector>
 
+#include "kernels/cpu/bf16_dot.h"
 #include "kernels/cpu/packed_weight.h"
 #include "kernels/device/cpu/context.h"
 
@@ -81,6 +82,19 @@ TEST(PackedMatmul, EqualsSumsInDouble) {
       cpu::pack(packed_shape, w.data(), packed.data());
       cpu::packed_matmul(packed_shape, packed.data(), x, y);
     });
+}
+
+/// Every way in which rows are dealt to passes, with the weight's last block whole and cut.
+TEST(Bf16DotMatmul, EqualsSumsInDouble) {
+  if (!cpu::has_bf16_dot()) GTEST_SKIP() << "this CPU has no bfloat16 dot products";
+  for (std::int64_t m = 1; m <= cpu::kMaxDotRows; ++m)
+    for (const Shape& shape : {Shape{m, 128, 64}, Shape{m, 70, 33}})
+      expect_product<BFloat16, float>(shape, 2e-5f, [&](const auto& w, auto x, auto y) {
+        const cpu::PackedShape packed_shape{shape.n, shape.k};
+        std::vector<BFloat16> packed(static_cast<std::size_t>(packed_shape.size()), BFloat16(NAN));
+        cpu::pack(packed_shape, w.data(), packed.data());
+        cpu::bf16_dot_matmul(packed_shape, packed.data(), x, y);
+      });
 }
 
 template <typename T>
