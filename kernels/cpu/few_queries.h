@@ -6,26 +6,9 @@
 #include <algorithm>
 #include <type_traits>
 
-#include "kernels/cpu/vec.h"
-#include "kernels/device/dtype.h"
+#include "kernels/cpu/vec_element.h"
 
 namespace tandem::kernels::cpu {
-
-/// Eight elements as floats.
-template <typename T>
-Floats load_floats(const T* from) {
-  if constexpr (std::is_same_v<T, float>) {
-    return load<Floats>(from);
-  } else if constexpr (std::is_same_v<T, BFloat16>) {
-    using Halves = std::uint16_t __attribute__((vector_size(16)));
-    // A bfloat16 is the upper half of a float.
-    return cast<Floats>(__builtin_convertvector(load<Halves>(from), Words) << 16);
-  } else {
-    Floats values;
-    for (int i = 0; i < kFloats; ++i) values[i] = static_cast<float>(from[i]);
-    return values;
-  }
-}
 
 /// Lane i is the sum over the lanes of x[i].
 inline Floats sums_of(const Floats (&x)[kFloats]) {
@@ -59,7 +42,9 @@ void score_few(const float* q, const T* keys, const T* values, std::int32_t dim,
   prefetch(keys + std::int64_t{from} * dim, std::min(to - from, kAhead) * dim);
   for (std::int32_t first = from; first < to; first += kFloats) {
     const std::int32_t count = std::min(to - first, kFloats);
-    Floats sums[Q][kFloats] = {};
+    Floats sums[Q][kFloats];
+    for (std::int32_t i = count; i < kFloats; ++i)
+      for (int r = 0; r < Q; ++r) sums[r][i] = Floats{};
     prefetch(values + std::int64_t{first} * dim, count * dim);
     if (first + kAhead < to)
       prefetch(keys + std::int64_t{first + kAhead} * dim,
@@ -103,7 +88,7 @@ template <int Q, typename T>
 void add_values_few(const float* weights, std::int32_t weight_stride, const T* values,
                     std::int32_t dim, std::int32_t from, std::int32_t to, float* out,
                     std::int32_t out_stride) {
-  constexpr int kVectors = Q <= 3 ? 4 : 2;  // sums, values and weights fit into 16 registers
+  constexpr int kVectors = Q <= 2 ? 4 : 2;  // sums, values and weights fit into 16 registers
   std::int32_t d = 0;
   for (; d + kVectors * kFloats <= dim; d += kVectors * kFloats)
     add_values_part<Q, kVectors>(weights, weight_stride, values + d, dim, from, to, out + d,

@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "kernels/cpu/vec.h"
+#include "kernels/cpu/vec_element.h"
 #include "kernels/device/cpu/context.h"
 
 namespace tandem::kernels {
@@ -27,14 +27,14 @@ Floats activate(Floats x) {
 template <GateActivation activation, typename T>
 void act_block(const T* gate, const float* bias, T* out) {
   const T* up = gate + kGateUpInterleave;
-  float g[kGateUpInterleave], u[kGateUpInterleave];
-  for (int i = 0; i < kGateUpInterleave; ++i) {
-    g[i] = static_cast<float>(gate[i]) + (bias == nullptr ? 0.0f : bias[i]);
-    u[i] = static_cast<float>(up[i]) + (bias == nullptr ? 0.0f : bias[kGateUpInterleave + i]);
+  for (int i = 0; i < kGateUpInterleave; i += cpu::kFloats) {
+    Floats g = cpu::load_floats(gate + i), u = cpu::load_floats(up + i);
+    if (bias != nullptr) {
+      g += cpu::load<Floats>(bias + i);
+      u += cpu::load<Floats>(bias + kGateUpInterleave + i);
+    }
+    cpu::store_floats(out + i, activate<activation>(g) * u);
   }
-  for (int i = 0; i < kGateUpInterleave; i += cpu::kFloats)
-    cpu::store(g + i, activate<activation>(cpu::load<Floats>(g + i)) * cpu::load<Floats>(u + i));
-  for (int i = 0; i < kGateUpInterleave; ++i) out[i] = T(g[i]);
 }
 
 template <GateActivation activation, typename T>

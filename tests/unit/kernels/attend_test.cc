@@ -144,15 +144,22 @@ TEST_F(Attention, FewQueries) {
   expect_close(p);
 }
 
+/// Eight at once are what one after the other is: rounding, infinity and NaN.
 template <typename T>
 void expect_floats() {
-  T values[cpu::kFloats];
-  for (int i = 0; i < cpu::kFloats; ++i) values[i] = T(1.5f * static_cast<float>(i) - 4.0f);
-  const cpu::Floats loaded = cpu::load_floats(values);
-  for (int i = 0; i < cpu::kFloats; ++i) EXPECT_EQ(loaded[i], 1.5f * static_cast<float>(i) - 4.0f);
+  const cpu::Floats values{1.0f, -3.14159f, 65280.7f, 1e-39f, INFINITY, -INFINITY, NAN, 3.4e38f};
+  T stored[cpu::kFloats];
+  cpu::store_floats(stored, values);
+  const cpu::Floats loaded = cpu::load_floats(stored);
+  for (int i = 0; i < cpu::kFloats; ++i) {
+    const T want(values[i]);
+    EXPECT_EQ(std::memcmp(&stored[i], &want, sizeof want), 0) << i;
+    const float value = static_cast<float>(want);
+    EXPECT_TRUE(loaded[i] == value || (std::isnan(loaded[i]) && std::isnan(value))) << i;
+  }
 }
 
-TEST(FewQueries, LoadsFloatsOfEveryType) {
+TEST(VecElement, ConvertsLikeOneElement) {
   expect_floats<float>();
   expect_floats<BFloat16>();
   expect_floats<Float16>();
