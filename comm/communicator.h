@@ -5,7 +5,10 @@
 // promise only equal bits on all ranks).
 #pragma once
 
+#include <memory>
+
 #include "comm/control_plane.h"
+#include "comm/shared_board.h"
 #include "kernels/add_norm.h"
 #include "kernels/device/buffer.h"
 
@@ -17,8 +20,9 @@ class Communicator;
 template <>
 class Communicator<Cpu> {
  public:
-  /// Waits for other ranks are published where those of `control` are.
-  explicit Communicator(const ControlPlane& control);
+  /// Waits for other ranks are published where those of `control` are. Collective. Ranks of one
+  /// host talk through memory that they share, unless `share_memory` is false.
+  explicit Communicator(ControlPlane& control, bool share_memory = true);
   Communicator(const Communicator&) = delete;
   Communicator& operator=(const Communicator&) = delete;
   ~Communicator();
@@ -61,6 +65,7 @@ class Communicator<Cpu> {
   MPI_Comm comm_ = MPI_COMM_NULL;
   int rank_ = 0, size_ = 1;
   Progress* progress_ = nullptr;
+  std::unique_ptr<SharedBoard> board_;  ///< Null: messages.
   std::vector<std::byte> staging_;
 };
 

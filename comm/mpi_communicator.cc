@@ -19,6 +19,11 @@ constexpr std::int64_t kOneShotMaxBytes = 32 << 10;
 constexpr std::int64_t kMaxPieceBytes = 64 << 20;
 constexpr std::int64_t kBlock = 512;
 
+/// On the board every rank sums everything: for more than a few ranks only while that is little.
+bool sums_on_board(std::int64_t size_bytes, int ranks) {
+  return ranks <= 4 || size_bytes <= kOneShotMaxBytes;
+}
+
 int to_count(std::int64_t value) {
   TANDEM_ASSERT(value >= 0 && value <= INT32_MAX, value, " bytes in one MPI message");
   return static_cast<int>(value);
@@ -84,9 +89,10 @@ void two_shot_sum(Context<Cpu>& ctx, MPI_Comm comm, int rank, int ranks, Span<T,
 
 }  // namespace
 
-Communicator<Cpu>::Communicator(const ControlPlane& control)
+Communicator<Cpu>::Communicator(ControlPlane& control, bool share_memory)
     : rank_(control.rank()), size_(control.size()), progress_(control.progress()) {
   TANDEM_CHECK_MPI(MPI_Comm_dup(control.handle(), &comm_));
+  if (size_ > 1 && share_memory) board_ = SharedBoard::create(control);
 }
 
 Communicator<Cpu>::~Communicator() { MPI_Comm_free(&comm_); }
@@ -98,6 +104,15 @@ void Communicator<Cpu>::all_reduce_sum(Context<Cpu>& ctx, Span<T, Cpu> data) {
   const OpTimer timer(ctx, Activity::kAllReduce,
                       [&] { return kernels::message_work(data.size * std::int64_t{sizeof(T)}); });
   constexpr auto kElementBytes = static_cast<std::int64_t>(sizeof(T));
+  if (board_ != nullptr && sums_on_board(data.size * kElementBytes, size_)) {
+    constexpr std::int64_t kSlot = SharedBoard::kSlotBytes / kElementBytes;
+    for (std::int64_t begin = 0; begin < data.size; begin += kSlot) {
+      const Span<T, Cpu> piece = data.subspan(begin, std::min(data.size - begin, kSlot));
+      const std::byte* all = board_->exchange(piece.data, piece.size * kElementBytes);
+      sum_in_rank_order(ctx, reinterpret_cast<const T*>(all), kSlot, size_, piece.data, piece.size);
+    }
+    return;
+  }
   for (std::int64_t begin = 0; begin < data.size;) {
     const std::int64_t count = std::min(data.size - begin, kMaxPieceBytes / kElementBytes);
     const Span<T, Cpu> piece = data.subspan(begin, count);
@@ -124,6 +139,13 @@ void Communicator<Cpu>::all_gather(Context<Cpu>& ctx, const void* mine, void* ou
                                    std::int64_t size_bytes) {
   const StageScope stage(progress_, StageKind::kCollective, "all-gather");
   const OpTimer timer(ctx, Activity::kAllGather, [&] { return kernels::message_work(size_bytes); });
+  if (board_ != nullptr && size_bytes <= SharedBoard::kSlotBytes) {
+    const std::byte* all = board_->exchange(mine, size_bytes);
+    for (int r = 0; r < size_; ++r)
+      std::memcpy(static_cast<std::byte*>(out) + r * size_bytes, all + r * SharedBoard::kSlotBytes,
+                  static_cast<std::size_t>(size_bytes));
+    return;
+  }
   const int count = to_count(size_bytes);
   MPI_Request request = MPI_REQUEST_NULL;
   TANDEM_CHECK_MPI(MPI_Iallgather(mine, count, MPI_BYTE, out, count, MPI_BYTE, comm_, &request));
