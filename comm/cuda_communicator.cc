@@ -43,6 +43,11 @@ AllReduceTable make_table(AllReduceChoice choice, int ranks) {
   return defaults;
 }
 
+std::string table_text(const AllReduceTable& table) {
+  return concat("push up to ", table.push_bytes >> 10, " KiB, pull up to ", table.pull_bytes >> 10,
+                " KiB, two-shot up to ", table.two_shot_bytes >> 10, " KiB, NCCL above");
+}
+
 template <typename T>
 bool aligned(const T* data) {
   return reinterpret_cast<std::uintptr_t>(data) % 16 == 0;
@@ -60,7 +65,8 @@ Communicator<Cuda>::Communicator(Context<Cuda>& ctx, ControlPlane& control,
     : control_(control),
       compute_(ctx.compute()),
       prefill_max_ctas_(options.prefill_max_ctas),
-      table_(make_table(options.all_reduce, control.size())) {
+      table_(make_table(options.all_reduce, control.size())),
+      seam_table_(table_) {
   if (size() == 1) return;
   const bool shared_gpu = prepare_nccl(control, options.allow_shared_gpu);
   decode_ =
@@ -72,10 +78,12 @@ Communicator<Cuda>::Communicator(Context<Cuda>& ctx, ControlPlane& control,
   // On a shared GPU another process's time slices are in every measurement: keep to defaults.
   if (shared_gpu) ctx.cublaslt().set_tuning(false);
   if (options.all_reduce != AllReduceChoice::kAuto || peers_ == nullptr || shared_gpu) return;
-  table_ = choose_table(time_all_ways(ctx, *this, control));
-  log_info("all-reduce: push up to ", table_.push_bytes >> 10, " KiB, pull up to ",
-           table_.pull_bytes >> 10, " KiB, two-shot up to ", table_.two_shot_bytes >> 10,
-           " KiB, NCCL above");
+  const AllReduceTable table = choose_table(time_all_ways(ctx, *this, control, /*seam=*/false));
+  seam_table_ = choose_table(time_all_ways(ctx, *this, control, /*seam=*/true));
+  table_ = table;
+  if (rank() == 0)
+    log_info("all-reduce: ", table_text(table_),
+             "; with residual and norm: ", table_text(seam_table_));
 }
 
 /// IPC before the window: it is not tied to one version of NCCL and works on a shared GPU.
@@ -159,11 +167,12 @@ Communicator<Cuda>::~Communicator() {
   }
 }
 
-std::optional<PeerAlgorithm> Communicator<Cuda>::algorithm_for(std::int64_t size_bytes) const {
+std::optional<PeerAlgorithm> Communicator<Cuda>::algorithm_for(const AllReduceTable& table,
+                                                               std::int64_t size_bytes) const {
   if (peers_ == nullptr) return std::nullopt;
-  if (size_bytes <= table_.push_bytes) return PeerAlgorithm::kPush;
-  if (size_bytes <= table_.pull_bytes) return PeerAlgorithm::kPull;
-  if (size_bytes <= table_.two_shot_bytes) return PeerAlgorithm::kTwoShot;
+  if (size_bytes <= table.push_bytes) return PeerAlgorithm::kPush;
+  if (size_bytes <= table.pull_bytes) return PeerAlgorithm::kPull;
+  if (size_bytes <= table.two_shot_bytes) return PeerAlgorithm::kTwoShot;
   return std::nullopt;
 }
 
@@ -176,7 +185,7 @@ void Communicator<Cuda>::all_reduce_sum(Context<Cuda>& ctx, Span<T, Cuda> data) 
   if (size() == 1 || data.size == 0) return;
   const OpTimer timer(ctx, Activity::kAllReduce,
                       [&] { return kernels::message_work(data.size * std::int64_t{sizeof(T)}); });
-  const auto algorithm = algorithm_for(data.size * static_cast<std::int64_t>(sizeof(T)));
+  const auto algorithm = algorithm_for(table_, data.size * static_cast<std::int64_t>(sizeof(T)));
   if (algorithm && aligned(data.data) && kernels::fits(*algorithm, grid_of(data)))
     return kernels::peer_all_reduce(ctx, compute_, peers_->view(), *algorithm, data);
   all_reduce_sum_on(compute_, data);
@@ -232,13 +241,14 @@ void Communicator<Cuda>::reduce_add_norm(Context<Cuda>& ctx, TensorView<T, Cuda>
   TANDEM_ASSERT(partial.stride == partial.cols && args.branch.data == partial.data,
                 "the partial sum is contiguous and is the branch");
   const std::int64_t elements = partial.rows * partial.cols;
-  const auto algorithm = algorithm_for(elements * static_cast<std::int64_t>(sizeof(T)));
-  if (size() > 1 && algorithm &&
-      kernels::can_reduce_add_norm(peers_->view(), *algorithm, partial, args)) {
-    const OpTimer timer(ctx, Activity::kAllReduce, [&] {
-      return kernels::message_work(elements * std::int64_t{sizeof(T)});
-    });
-    return kernels::peer_reduce_add_norm(ctx, compute_, peers_->view(), *algorithm, partial, args);
+  const auto algorithm =
+      algorithm_for(seam_table_, elements * static_cast<std::int64_t>(sizeof(T)));
+  kernels::PeerView view = peers_ == nullptr ? kernels::PeerView{} : peers_->view();
+  view.row_blocks = row_blocks_;
+  if (size() > 1 && algorithm && kernels::can_reduce_add_norm(view, *algorithm, partial, args)) {
+    const OpTimer timer(ctx, Activity::kAllReduce,
+                        [&] { return kernels::message_work(elements * std::int64_t{sizeof(T)}); });
+    return kernels::peer_reduce_add_norm(ctx, compute_, view, *algorithm, partial, args);
   }
   all_reduce_sum(ctx, Span<T, Cuda>{partial.data, elements});
   const OpTimer timer(ctx, Activity::kAddNorm, [&] { return kernels::add_norm_work(args); });

@@ -68,8 +68,11 @@ class Communicator<Cuda> {
   void reduce_add_norm(Context<Cuda>& ctx, TensorView<T, Cuda> partial,
                        const kernels::AddNormArgs<T, Cuda>& args);
 
-  /// Own kernels or NCCL from here on; measurements use it. Equal on all ranks.
-  void set_table(const AllReduceTable& table) { table_ = table; }
+  /// Own kernels or NCCL from here on, for bare sums and for `reduce_add_norm`; measurements use
+  /// it. Equal on all ranks.
+  void set_table(const AllReduceTable& table) { table_ = seam_table_ = table; }
+  /// Blocks that share a row in `reduce_add_norm` (`kernels::row_grid`), for measurements.
+  void set_row_blocks(std::int32_t blocks) { row_blocks_ = blocks; }
   const AllReduceTable& table() const { return table_; }
   bool has_peer_memory() const { return peers_ != nullptr; }
 
@@ -80,7 +83,8 @@ class Communicator<Cuda> {
   std::string async_error() const;
 
  private:
-  std::optional<kernels::PeerAlgorithm> algorithm_for(std::int64_t size_bytes) const;
+  std::optional<kernels::PeerAlgorithm> algorithm_for(const AllReduceTable& table,
+                                                      std::int64_t size_bytes) const;
   ncclComm_t nccl(const Stream<Cuda>& stream) const;
   void connect_peers(Context<Cuda>& ctx, const CudaCommunicatorOptions& options);
   bool exchange_works(Context<Cuda>& ctx);
@@ -89,7 +93,8 @@ class Communicator<Cuda> {
   ControlPlane& control_;
   Stream<Cuda>& compute_;
   int prefill_max_ctas_;
-  AllReduceTable table_;
+  AllReduceTable table_, seam_table_;  ///< Of bare sums; of sums with residual and norm.
+  std::int32_t row_blocks_ = 0;
   std::unique_ptr<NcclComm> decode_, prefill_;
   std::unique_ptr<PeerMemory> peers_;
 };

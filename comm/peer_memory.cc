@@ -2,6 +2,7 @@
 #include "comm/peer_memory.h"
 
 #include <cstring>
+#include <functional>
 
 #include "comm/peer_host.h"
 #include "kernels/device/cuda/check.h"
@@ -37,9 +38,9 @@ std::shared_ptr<void> open_ipc(const std::string& text) {
   return {memory, [](void* pointer) { TANDEM_CHECK_NOEXCEPT(cudaIpcCloseMemHandle(pointer)); }};
 }
 
-}  // namespace
-
-std::optional<SharedMapping> map_over_ipc(ControlPlane& control, std::int64_t size_bytes,
+/// `owners` begins with the rank's own memory.
+std::optional<SharedMapping> exchange_ipc(ControlPlane& control,
+                                          const std::function<std::shared_ptr<void>()>& make,
                                           std::string& why) {
   for (const std::string& host : control.all_gather(host_identity()))
     if (host != host_identity()) {
@@ -51,7 +52,7 @@ std::optional<SharedMapping> map_over_ipc(ControlPlane& control, std::int64_t si
     std::shared_ptr<void> own;
     IpcOffer offer{};
     control.together([&] {
-      own = allocate_workspace(size_bytes);
+      own = make();
       TANDEM_CHECK(cudaIpcGetMemHandle(&offer.handle, own.get()));
     });
     const std::vector<std::string> offers = control.all_gather(offer.text());
@@ -70,6 +71,19 @@ std::optional<SharedMapping> map_over_ipc(ControlPlane& control, std::int64_t si
     return std::nullopt;
   }
   return mapping;
+}
+
+}  // namespace
+
+std::optional<SharedMapping> map_over_ipc(ControlPlane& control, std::int64_t size_bytes,
+                                          std::string& why) {
+  return exchange_ipc(
+      control, [size_bytes] { return allocate_workspace(size_bytes); }, why);
+}
+
+std::optional<SharedMapping> share_over_ipc(ControlPlane& control, void* own, std::string& why) {
+  return exchange_ipc(
+      control, [own] { return std::shared_ptr<void>(own, [](void*) {}); }, why);
 }
 
 PeerMemory::PeerMemory(int rank, SharedMapping mapping)

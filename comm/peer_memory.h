@@ -30,6 +30,10 @@ struct SharedMapping {
 std::optional<SharedMapping> map_over_ipc(ControlPlane& control, std::int64_t size_bytes,
                                           std::string& why);
 
+/// The same for memory that this rank owns already: `own` is the base of an allocation. It is
+/// released after all others have closed their mappings.
+std::optional<SharedMapping> share_over_ipc(ControlPlane& control, void* own, std::string& why);
+
 /// An NCCL window of all ranks of `comm`, which NCCL maps into every process. Registered without
 /// the symmetric flag, so that NCCL's own collectives never use its symmetric kernels, which lack
 /// a dependency wait in 2.28. Collective; null on all ranks when one of them cannot.

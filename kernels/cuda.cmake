@@ -27,6 +27,7 @@ target_sources(tandem_kernels PRIVATE
   cuda/sample_best.cu
   cuda/sample_full.cu
   cuda/step.cu
+  cuda/sum_add_norm.cu
   cuda/tensor_map.cc
   device/cuda/annotate.cc
   device/cuda/buffer.cc

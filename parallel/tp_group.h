@@ -3,6 +3,7 @@
 #pragma once
 
 #include "comm/communicator.h"
+#include "comm/row_exchange.h"
 
 namespace tandem::parallel {
 
@@ -12,7 +13,8 @@ struct TpGroup {
   int rank = 0;
   int size = 1;
   comm::Communicator<D>* communicator = nullptr;
-  comm::Progress* progress = nullptr;  ///< Where stages are published; null: nobody watches.
+  comm::RowExchange<D>* rows = nullptr;  ///< For overlapped halves; null: all-reduces.
+  comm::Progress* progress = nullptr;    ///< Where stages are published; null: nobody watches.
 };
 
 }  // namespace tandem::parallel

@@ -13,8 +13,10 @@ std::int64_t step_buffer_bytes(const ModelConfig& model, const parallel::Shard& 
   const std::int64_t kv = shard.kv_heads().size() * model.head_dim;
   const std::int64_t per_token =
       3 * model.hidden_size + 2 * q + 2 * kv + 3 * shard.intermediate().size();
+  // Overlapped halves put rows of a half beside the activations.
+  const std::int64_t landing = ranks > 1 ? model.hidden_size / 2 : 0;
   const std::int64_t logits = (ranks + 2) * model.vocab_size * std::int64_t{sizeof(float)};
-  return per_token * config.max_num_batched_tokens * size_bytes(config.dtype) +
+  return (per_token + landing) * config.max_num_batched_tokens * size_bytes(config.dtype) +
          logits * config.max_num_seqs;
 }
 

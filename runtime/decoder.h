@@ -35,6 +35,10 @@ class Decoder {
 
   std::int64_t activation_bytes() const;
 
+  /// What halves exchange, `[max_tokens, hidden]`, each the base of an allocation.
+  const Buffer<T, D>& residual() const { return residual_; }
+  const Buffer<T, D>& normed() const { return normed_; }
+
  private:
   using Layer = LayerWeights<T, D>;
   using Part = StepPart<D>;

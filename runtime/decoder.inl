@@ -99,21 +99,31 @@ void Decoder<T, D>::run_halves(Context<D>& ctx, const parallel::TpGroup<D>& grou
                         [&] { return kernels::matmul_work(ending.x.rows, *ending.weight); });
     if (trial_.compute) kernels::matmul<T, T>(ctx, ending.x, *ending.weight, ending.partial);
   };
+  // The residual of rows that are dealt to the ranks is put together for the last layer.
+  const auto dealt = [&](int stage, int which) {
+    return stage > 0 && group.rows != nullptr && group.rows->takes(joint(stage, which).args);
+  };
   const auto reduce = [&](int stage, int which) {
+    if (dealt(stage, which)) {
+      const Joint ending = joint(stage, which);
+      return group.rows->reduce_add_norm(
+          ctx, ending.partial, ending.args,
+          {trial_.compute, trial_.communicate, /*whole_residual=*/stage == stages - 1});
+    }
     if (!trial_.communicate) return;
     const TensorView<T, D> sums =
         stage == 0 ? carried(part(which)).residual : joint(stage, which).partial;
     group.communicator->all_reduce_sum_beside(ctx, Span<T, D>{sums.data, sums.rows * sums.cols});
   };
   const auto finish_stage = [&](int stage, int which) {
-    if (trial_.compute) {
+    if (trial_.compute && !dealt(stage, which)) {
       const Carried rows = carried(part(which));
       add_norm(ctx, stage == 0 ? first_norm(rows, norm(norm_before_layer(0)))
                                : joint(stage, which).args);
     }
     if (stage == stages - 1) attend(ctx, group, part(which), kv, last);
   };
-  group.communicator->share_device(ctx, true);
+  group.communicator->share_device(ctx, group.rows == nullptr);
   schedule_.run(ctx, stages, compute, reduce, finish_stage);
   group.communicator->share_device(ctx, false);
 }

@@ -69,6 +69,15 @@ class DeviceEngine final : public Engine {
   void set_trial(const PrefillTrial& trial) override;
   void set_overlap_min_tokens(std::int32_t tokens) override { overlap_min_tokens_ = tokens; }
 
+  const Decoder<T, D>& decoder() const { return decoder_; }
+  /// Halves deal their rows over the ranks from here on.
+  void exchange_rows(std::unique_ptr<comm::RowExchange<D>> rows) {
+    rows_ = std::move(rows);
+    group_.rows = rows_.get();
+  }
+  Context<D>& context() { return *context_; }
+  comm::Communicator<D>& communicator() { return *communicator_; }
+
   /// For tests: this rank's logits of the last step.
   const HeadSampler<T, D>& sampler() const { return sampler_; }
 
@@ -101,6 +110,7 @@ class DeviceEngine final : public Engine {
   kvcache::KvCache<T, D> kv_;
   StepInputs<D> inputs_;
   Decoder<T, D> decoder_;
+  std::unique_ptr<comm::RowExchange<D>> rows_;  ///< Null: all-reduces. Writes into `decoder_`.
   HeadSampler<T, D> sampler_;
   std::array<Readback, 2> readback_;
   int turn_ = 0;

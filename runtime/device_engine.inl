@@ -33,7 +33,7 @@ DeviceEngine<T, D>::DeviceEngine(Parts parts)
     : limits_(parts.limits),
       context_(std::move(parts.context)),
       communicator_(std::move(parts.communicator)),
-      group_{parts.rank, parts.size, communicator_.get(), parts.progress},
+      group_{parts.rank, parts.size, communicator_.get(), nullptr, parts.progress},
       model_(std::move(parts.model)),
       slots_(*context_, limits_),
       kv_({static_cast<std::int32_t>(model_.config.num_layers()),

@@ -61,8 +61,10 @@ std::unique_ptr<Engine> make_engine(comm::ControlPlane& control, const ModelConf
   parts.progress = control.progress();
   parts.recorder = config.recorder;
   if (control.size() > 1) parts.communicator = std::make_unique<comm::Communicator<Cpu>>(control);
-  std::unique_ptr<Engine> engine;
+  std::unique_ptr<DeviceEngine<T, Cpu>> engine;
   control.together([&] { engine = std::make_unique<DeviceEngine<T, Cpu>>(std::move(parts)); });
+  if (control.size() > 1 && overlap == OverlapMode::kOn)
+    engine->exchange_rows(std::make_unique<comm::RowExchange<Cpu>>(engine->communicator()));
   report->kv_cache_bytes = std::int64_t{limits.num_chunks} * kernels::kChunkTokens *
                            report_model(model, shard.size(), config.dtype)
                                .ranks[static_cast<std::size_t>(shard.rank())]

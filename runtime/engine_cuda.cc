@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "comm/cuda_communicator.h"
+#include "comm/row_exchange_cuda.h"
 #include "kernels/cuda/attend_kernels.h"
 #include "kernels/device/cuda/check.h"
 #include "kernels/device/cuda/context.h"
@@ -45,6 +46,22 @@ std::int64_t cache_bytes(const Model<T, Cuda>& model, const EngineConfig& config
                               step_buffer_bytes(model.config, model.shard, config, ranks) -
                               kCudaReserveBytes;
   return config.kv_cache_bytes > 0 ? std::min(budget, config.kv_cache_bytes) : budget;
+}
+
+/// Between hosts, or where peer memory does not work, halves keep to NCCL's all-reduces.
+template <typename T>
+void exchange_rows(comm::ControlPlane& control, DeviceEngine<T, Cuda>& engine) {
+  const Decoder<T, Cuda>& decoder = engine.decoder();
+  comm::ExchangedRows rows;
+  rows.residual = reinterpret_cast<std::byte*>(decoder.residual().data());
+  rows.normed = reinterpret_cast<std::byte*>(decoder.normed().data());
+  rows.rows = engine.limits().max_num_batched_tokens;
+  rows.row_bytes = decoder.residual().size_bytes() / rows.rows;
+  std::string why;
+  auto exchange = comm::RowExchange<Cuda>::connect(engine.context(), control, rows, why);
+  if (exchange == nullptr && control.rank() == 0)
+    log_info("overlapped prefill sums by NCCL: ", why);
+  engine.exchange_rows(std::move(exchange));
 }
 
 template <typename T>
@@ -102,6 +119,7 @@ std::unique_ptr<Engine> make_engine(comm::ControlPlane& control, const ModelConf
   const bool on = sizes.overlap == OverlapMode::kOn;
   const OverlapMode overlap =
       on || !sizes.cuda.allow_shared_gpu ? sizes.overlap : OverlapMode::kOff;
+  if (control.size() > 1 && overlap != OverlapMode::kOff) exchange_rows(control, *engine);
   engine->set_overlap_min_tokens(overlap_min_tokens(
       control, overlap, sizes.max_num_batched_tokens, [&](std::int32_t tokens, bool overlapped) {
         return engine->time_prefill(tokens, overlapped);

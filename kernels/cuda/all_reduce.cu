@@ -12,8 +12,8 @@ struct StoreEpilogue {
   E* out = nullptr;
   std::int64_t elements = 0;
 
-  __device__ void prefetch() const {}
-  __device__ void finish() const {}
+  __device__ void begin(const BlockPart&, State&) const {}
+  __device__ void join(State&) const {}
 
   template <typename Fetch>
   __device__ void row(const BlockPart& part, std::int32_t row, std::int64_t total, State&,

@@ -34,8 +34,10 @@ struct PeerGrid {
 
 /// A message without structure, for at most `max_blocks` blocks.
 PeerGrid flat_grid(std::int64_t packs, std::int32_t max_blocks = kPeerBlocks);
-/// A matrix whose rows are normed. `threads` 0: rows too long for one kernel.
-PeerGrid row_grid(std::int64_t rows, std::int64_t row_packs, std::int32_t max_blocks = kPeerBlocks);
+/// A matrix whose rows are normed. `threads` 0: rows too long for one kernel. `row_blocks`: blocks
+/// that share a row, where that is possible; 0 decides by the number of rows.
+PeerGrid row_grid(std::int64_t rows, std::int64_t row_packs, std::int32_t max_blocks = kPeerBlocks,
+                  std::int32_t row_blocks = 0);
 /// Whether the workspace holds the message.
 bool fits(PeerAlgorithm algorithm, const PeerGrid& grid);
 

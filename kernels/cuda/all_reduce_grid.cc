@@ -25,18 +25,21 @@ PeerGrid flat_grid(std::int64_t packs, std::int32_t max_blocks) {
   return grid;
 }
 
-PeerGrid row_grid(std::int64_t rows, std::int64_t row_packs, std::int32_t max_blocks) {
+PeerGrid row_grid(std::int64_t rows, std::int64_t row_packs, std::int32_t max_blocks,
+                  std::int32_t row_blocks) {
   PeerGrid grid;
   grid.rows = static_cast<std::int32_t>(rows);
   grid.row_packs = static_cast<std::int32_t>(row_packs);
-  // Split a row over blocks while there are blocks to spare and each keeps a warp's work.
-  while (grid.cluster < 8 && row_packs % (grid.cluster * 2) == 0 &&
+  // A single row is split while each block keeps a warp's work. Several rows are not: starting many
+  // clusters takes longer than a block takes for a row (`all_reduce_bench` shows both).
+  constexpr std::int32_t kMaxCluster = 8;
+  const std::int32_t wanted = row_blocks > 0 ? row_blocks : rows == 1 ? kMaxCluster : 1;
+  while (grid.cluster * 2 <= std::min(wanted, kMaxCluster) && row_packs % (grid.cluster * 2) == 0 &&
          row_packs / (grid.cluster * 2) >= 32 && rows * grid.cluster * 2 <= max_blocks)
     grid.cluster *= 2;
-  // Rows too long for one block's registers are split anyway; then fewer run at a time.
-  while (grid.cluster < 8 && grid.cluster * 2 <= max_blocks &&
-         row_packs % (grid.cluster * 2) == 0 &&
-         row_packs / grid.cluster > kMaxThreads * kMaxPacksPerThread)
+  // Rows with more packs than a block has threads are split anyway; then fewer run at a time.
+  while (grid.cluster < kMaxCluster && grid.cluster * 2 <= max_blocks &&
+         row_packs % (grid.cluster * 2) == 0 && row_packs / grid.cluster > kMaxThreads)
     grid.cluster *= 2;
   grid.clusters =
       static_cast<std::int32_t>(std::min<std::int64_t>(rows, max_blocks / grid.cluster));

@@ -189,15 +189,16 @@ __global__ void __launch_bounds__(512)
                       const __grid_constant__ Epilogue epilogue) {
   using Algorithm = Reducer<algorithm, E>;
   pdl_trigger();  // The successor may bring its weights while we wait for the peers.
-  epilogue.prefetch();
+  const BlockPart part(message.grid);
+  typename Epilogue::State state;
+  epilogue.begin(part, state);
   pdl_wait();
   const std::uint32_t epoch = next_epoch(view, Algorithm::kFamily);
   SpinGuard guard(view);
-  const BlockPart part(message.grid);
   const std::int64_t total = (message.elements + Pack<E>::kSize - 1) / Pack<E>::kSize;
   Algorithm reducer(view, message, epoch);
   reducer.prepare(part, total, guard);
-  typename Epilogue::State state;
+  epilogue.join(state);
   std::int32_t local = 0;
   for (std::int32_t row = part.first_row; row < part.rows; row += part.row_step) {
     epilogue.row(part, row, total, state, [&](std::int32_t w) {
@@ -205,7 +206,6 @@ __global__ void __launch_bounds__(512)
     });
     local += part.width;
   }
-  epilogue.finish();
   __syncthreads();
   if (threadIdx.x == 0) finish_epoch(view, Algorithm::kFamily, epoch);
 }

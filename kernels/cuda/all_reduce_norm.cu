@@ -4,36 +4,58 @@
 #include <cooperative_groups.h>
 
 #include "kernels/cuda/all_reduce_kernel.cuh"
+#include "kernels/cuda/load_floats.cuh"
 
 namespace tandem::kernels {
 namespace {
 
 constexpr int kPacksPerThread = 2;  // As `row_grid` promises.
-constexpr int kMaxWarps = 16;
 
-/// Sum of `value` over all threads of the cluster, equal bits in all of them. Two sets of shared
-/// memory alternate: whoever writes set k again has passed the barrier of set k + 1, so all have
-/// read set k.
-__device__ float cluster_sum(float value, int& turn) {
-  __shared__ float warps[2][kMaxWarps];
-  __shared__ float block[2];
-  turn ^= 1;
+/// Sums over all threads of a cluster without a barrier, with equal bits in all of them: every warp
+/// stores its sum beside the number of the call, in 8 bytes, into the shared memory of every block,
+/// and each warp polls that of its own block (the push protocol, between SMs). Two sets of slots
+/// alternate: whoever stores for call k + 2 has read call k + 1 of everybody, so all have read call
+/// k. A block ends after it heard of all warps, so nobody stores into a block that is gone.
+struct ClusterSum {
+  static constexpr int kSlots = 128;  ///< 8 blocks of 16 warps.
+  std::uint64_t slots[2][kSlots];
+
+  /// By all threads, with a cluster barrier between it and the first `sum`.
+  __device__ void clear() {
+    for (int i = static_cast<int>(threadIdx.x); i < 2 * kSlots; i += static_cast<int>(blockDim.x))
+      slots[i / kSlots][i % kSlots] = 0;
+  }
+
+  __device__ float sum(float value, std::uint32_t call) {
+    auto cluster = cooperative_groups::this_cluster();
+    const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
+    const int warps = static_cast<int>(blockDim.x) / 32;
+    const int blocks = static_cast<int>(cluster.num_blocks());
+    value = warp_sum(value);
+    std::uint64_t* set = slots[call & 1];
+    if (lane < blocks) {
+      std::uint64_t* mine = &set[static_cast<int>(cluster.block_rank()) * warps + warp];
+      *static_cast<volatile std::uint64_t*>(cluster.map_shared_rank(mine, lane)) =
+          std::uint64_t{call} << 32 | __float_as_uint(value);
+    }
+    float total = 0.0f;
+    for (int slot = lane; slot < blocks * warps; slot += 32) {
+      std::uint64_t word;
+      do word = *static_cast<const volatile std::uint64_t*>(&set[slot]);
+      while (static_cast<std::uint32_t>(word >> 32) != call);
+      total += __uint_as_float(static_cast<std::uint32_t>(word));
+    }
+    return warp_sum(total);
+  }
+
+ private:
+  static __device__ float warp_sum(float value) {
 #pragma unroll
-  for (int offset = 16; offset > 0; offset /= 2)
-    value += __shfl_xor_sync(0xffffffffu, value, offset);
-  if (threadIdx.x % 32 == 0) warps[turn][threadIdx.x / 32] = value;
-  __syncthreads();
-  float sum = 0.0f;
-  for (unsigned warp = 0; warp < blockDim.x / 32; ++warp) sum += warps[turn][warp];
-  auto cluster = cooperative_groups::this_cluster();
-  const unsigned blocks = cluster.num_blocks();
-  if (blocks == 1) return sum;
-  if (threadIdx.x == 0) block[turn] = sum;
-  cluster.sync();
-  float total = 0.0f;
-  for (unsigned b = 0; b < blocks; ++b) total += *cluster.map_shared_rank(&block[turn], b);
-  return total;
-}
+    for (int offset = 16; offset > 0; offset /= 2)
+      value += __shfl_xor_sync(0xffffffffu, value, offset);
+    return value;
+  }
+};
 
 __device__ __forceinline__ void prefetch_line(const void* address) {
   asm volatile("prefetch.global.L2 [%0];" ::"l"(address));
@@ -41,10 +63,13 @@ __device__ __forceinline__ void prefetch_line(const void* address) {
 
 template <typename E>
 struct AddNormEpilogue {
-  struct State {
-    int turn = 0;
-  };
   static constexpr int kSize = Pack<E>::kSize;
+  /// Of one thread. The weights of its columns are the same for all rows.
+  struct State {
+    ClusterSum* cluster = nullptr;
+    std::uint32_t calls = 0;
+    float next_weight[kPacksPerThread][kSize] = {};
+  };
 
   const float *bias = nullptr, *post_weight = nullptr, *next_weight = nullptr;
   float post_eps = 0, next_eps = 0, scale = 1;
@@ -53,19 +78,36 @@ struct AddNormEpilogue {
   std::int64_t residual_stride = 0, normed_stride = 0;
   std::int32_t hidden = 0;
 
-  /// Weights are constants: they may be brought near before the grid dependency wait.
-  __device__ void prefetch() const {
-    const std::int32_t line = 32 * static_cast<std::int32_t>(blockIdx.x * blockDim.x + threadIdx.x);
-    if (line >= hidden) return;
-    if (bias != nullptr) prefetch_line(bias + line);
-    if (post_weight != nullptr) prefetch_line(post_weight + line);
-    if (next_weight != nullptr) prefetch_line(next_weight + line);
+  /// Weights are constants: they may be read before the grid dependency wait.
+  __device__ void begin(const BlockPart& part, State& state) const {
+    __shared__ ClusterSum cluster;
+    state.cluster = &cluster;
+    cluster.clear();
+    cooperative_groups::this_cluster().barrier_arrive();
+    for_packs(part, [&](int k, std::int32_t, std::int32_t column) {
+      load_weights(next_weight, column, state.next_weight[k]);
+      if (bias != nullptr) prefetch_line(bias + column);
+      if (post_weight != nullptr) prefetch_line(post_weight + column);
+    });
   }
+  /// The slots of all blocks are clear behind it.
+  __device__ void join(State&) const { cooperative_groups::this_cluster().barrier_wait(); }
 
-  /// Blocks leave together: another one may still be reading our shared memory.
-  __device__ void finish() const {
-    auto cluster = cooperative_groups::this_cluster();
-    if (cluster.num_blocks() > 1) cluster.sync();
+  /// Calls body(k, w, column) for this thread's packs of a row.
+  template <typename Body>
+  __device__ void for_packs(const BlockPart& part, const Body& body) const {
+#pragma unroll
+    for (int k = 0; k < kPacksPerThread; ++k) {
+      const std::int32_t w = static_cast<std::int32_t>(threadIdx.x + k * blockDim.x);
+      if (w < part.width) body(k, w, (part.column + w) * kSize);
+    }
+  }
+  /// Ones where there are no weights.
+  static __device__ void load_weights(const float* weight, std::int32_t column,
+                                      float (&to)[kSize]) {
+    if (weight != nullptr) return load_floats<kSize>(weight + column, to);
+#pragma unroll
+    for (int i = 0; i < kSize; ++i) to[i] = 1.0f;
   }
 
   /// 1 / rms of the row of which this thread holds `x`.
@@ -76,7 +118,8 @@ struct AddNormEpilogue {
     for (int k = 0; k < kPacksPerThread; ++k)
 #pragma unroll
       for (int i = 0; i < kSize; ++i) squares += x[k][i] * x[k][i];
-    return 1.0f / sqrtf(cluster_sum(squares, state.turn) / static_cast<float>(hidden) + eps);
+    const float sum = state.cluster->sum(squares, ++state.calls);
+    return 1.0f / sqrtf(sum / static_cast<float>(hidden) + eps);
   }
 
   template <typename Fetch>
@@ -85,17 +128,10 @@ struct AddNormEpilogue {
     float x[kPacksPerThread][kSize] = {};  // Zeros beyond the row: they add nothing to a norm.
     Pack<E> old[kPacksPerThread];
     E* residual_row = residual + row * residual_stride;
-    const auto for_packs = [&](auto body) {
-#pragma unroll
-      for (int k = 0; k < kPacksPerThread; ++k) {
-        const std::int32_t w = static_cast<std::int32_t>(threadIdx.x + k * blockDim.x);
-        if (w < part.width) body(k, w, (part.column + w) * kSize);
-      }
-    };
-    for_packs([&](int k, std::int32_t, std::int32_t column) {
+    for_packs(part, [&](int k, std::int32_t, std::int32_t column) {
       old[k] = load_pack(residual_row + column);  // In flight while the peers are polled.
     });
-    for_packs([&](int k, std::int32_t w, std::int32_t column) {
+    for_packs(part, [&](int k, std::int32_t w, std::int32_t column) {
       const Pack<E> branch = fetch(w);
 #pragma unroll
       for (int i = 0; i < kSize; ++i)
@@ -103,12 +139,14 @@ struct AddNormEpilogue {
     });
     if (post_weight != nullptr) {
       const float inverse = inverse_rms(x, post_eps, state);
-      for_packs([&](int k, std::int32_t, std::int32_t column) {
+      for_packs(part, [&](int k, std::int32_t, std::int32_t column) {
+        float weight[kSize];
+        load_weights(post_weight, column, weight);
 #pragma unroll
-        for (int i = 0; i < kSize; ++i) x[k][i] *= inverse * post_weight[column + i];
+        for (int i = 0; i < kSize; ++i) x[k][i] *= inverse * weight[i];
       });
     }
-    for_packs([&](int k, std::int32_t, std::int32_t column) {
+    for_packs(part, [&](int k, std::int32_t, std::int32_t column) {
       Pack<E> fresh;
 #pragma unroll
       for (int i = 0; i < kSize; ++i) {
@@ -123,19 +161,13 @@ struct AddNormEpilogue {
   __device__ void store_normed(const BlockPart& part, std::int32_t row,
                                const float (&x)[kPacksPerThread][kSize], State& state) const {
     const float inverse = next_weight == nullptr ? 1.0f : inverse_rms(x, next_eps, state);
-#pragma unroll
-    for (int k = 0; k < kPacksPerThread; ++k) {
-      const std::int32_t w = static_cast<std::int32_t>(threadIdx.x + k * blockDim.x);
-      if (w >= part.width) continue;
-      const std::int32_t column = (part.column + w) * kSize;
+    for_packs(part, [&](int k, std::int32_t, std::int32_t column) {
       Pack<E> out;
 #pragma unroll
-      for (int i = 0; i < kSize; ++i) {
-        const float weight = next_weight == nullptr ? 1.0f : next_weight[column + i];
-        out.values[i] = from_float<E>(x[k][i] * inverse * weight);
-      }
+      for (int i = 0; i < kSize; ++i)
+        out.values[i] = from_float<E>(x[k][i] * inverse * state.next_weight[k][i]);
       store_pack(normed + row * normed_stride + column, out);
-    }
+    });
   }
 };
 
@@ -151,7 +183,8 @@ bool can_reduce_add_norm(const PeerView& view, PeerAlgorithm algorithm, TensorVi
   if (!aligned(partial.data) || !aligned(args.residual.data) || !aligned(args.normed.data) ||
       args.residual.stride % kSize != 0 || args.normed.stride % kSize != 0)
     return false;
-  return fits(algorithm, row_grid(partial.rows, partial.cols / kSize, view.max_blocks));
+  return fits(algorithm,
+              row_grid(partial.rows, partial.cols / kSize, view.max_blocks, view.row_blocks));
 }
 
 template <typename T>
@@ -163,7 +196,8 @@ void peer_reduce_add_norm(Context<Cuda>& ctx, Stream<Cuda>& stream, const PeerVi
   PeerMessage<E> message;
   message.in = to_cuda(partial.data);
   message.elements = partial.rows * partial.cols;
-  message.grid = row_grid(partial.rows, partial.cols / Pack<E>::kSize, view.max_blocks);
+  message.grid =
+      row_grid(partial.rows, partial.cols / Pack<E>::kSize, view.max_blocks, view.row_blocks);
   AddNormEpilogue<E> epilogue;
   epilogue.bias = args.bias;
   epilogue.post_weight = args.post_norm.weight;

@@ -23,13 +23,14 @@ struct PeerView {
   std::uint32_t* epochs = nullptr;      ///< [kPeerFamilies, kPeerBlocks] calls so far, local.
   std::uint32_t* error_word = nullptr;  ///< Local; not 0: every spin returns at once.
   std::int32_t max_blocks = kPeerBlocks;    ///< Of a grid; equal on all ranks.
+  std::int32_t row_blocks = 0;  ///< Blocks that share a row that is normed; 0: `row_grid` decides.
   std::uint64_t spin_limit_ns = 120'000'000'000;  ///< A longer spin sets the error word.
 };
 
 /// Offsets in bytes. Every block has its own part of every region, so that a block's counter alone
 /// tells which of the two halves it uses, whatever grids other calls had.
 struct PeerLayout {
-  static constexpr std::int64_t kPushPacks = 256;   ///< 16-byte packs of a block, push.
+  static constexpr std::int64_t kPushPacks = 512;   ///< 16-byte packs of a block, push.
   static constexpr std::int64_t kPullPacks = 2048;  ///< The same, pull and two-shot.
   static constexpr std::int64_t kFlagSets = 3;      ///< pull, two-shot before and after the sum
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// all_reduce_bench --local N: all_reduce_local.h.
 // mpirun -n N all_reduce_bench [--graph-only]: every all-reduce way at 4 KiB .. 256 MiB of bf16,
 // replayed in a graph and enqueued eagerly, p50 and p99 over repeats of the slowest rank; then the
 // seam of a decode step, all-reduce + residual + norm, fused against NCCL and a norm kernel. Bus
@@ -9,11 +10,12 @@
 
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 
 #include "comm/all_reduce_timing.h"
-#include "kernels/device/cuda/event.h"
 #include "kernels/device/device_info.h"
+#include "tests/bench/all_reduce_local.h"
 #include "tests/bench/report.h"
 
 namespace tandem::comm {
@@ -71,42 +73,27 @@ struct Bench {
     report.add_median(name, "bus_bandwidth", "GB/s", rates, kPeerGigabytesPerS);
   }
 
-  /// `calls` seams in a graph, as a decode step has two a layer.
-  void fused(const Way& way, std::int64_t rows, std::int64_t hidden) {
-    constexpr int kCalls = 50, kRepeats = 100;
+  /// Seams in a graph, as a decode step has two a layer, with the rows split as the engine splits
+  /// them and over other numbers of blocks.
+  void fused(const Way& way, std::int64_t rows, std::int32_t row_blocks) {
+    const auto grid = kernels::row_grid(rows, kSeamHidden / 8, kernels::kPeerBlocks, row_blocks);
+    if (way.own && !kernels::fits(*way.own, grid)) return;
     communicator.set_table(way.table);
-    const Buffer<BFloat16, Cuda> partial(rows * hidden), residual(rows * hidden),
-        normed(rows * hidden);
-    const Buffer<float, Cuda> weight(hidden);
-    for (const auto* buffer : {&partial, &residual})
-      fill_zero(ctx, buffer->data(), buffer->size_bytes());
-    fill_zero(ctx, weight.data(), weight.size_bytes());
-    kernels::AddNormArgs<BFloat16, Cuda> args;
-    const auto branch = partial.view(rows, hidden);
-    args.branch = {branch.data, rows, hidden};
-    args.next_norm = {weight.data(), 1e-5f};
-    args.residual = residual.view(rows, hidden);
-    args.normed = normed.view(rows, hidden);
-    auto graph = Graph<Cuda>::capture(ctx, [&] {
-      for (int call = 0; call < kCalls; ++call) communicator.reduce_add_norm(ctx, branch, args);
-    });
-    Event<Cuda> start(true), stop(true);
-    std::vector<double> times_us;
-    for (int repeat = 0; repeat <= kRepeats; ++repeat) {
-      start.record(ctx.compute());
-      graph.launch(ctx.compute());
-      stop.record(ctx.compute());
-      stop.synchronize();
-      const auto ns = control.max(std::llround(stop.milliseconds_since(start) * 1e6 / kCalls));
-      if (repeat > 0) times_us.push_back(static_cast<double>(ns) / 1000.0);
-    }
+    communicator.set_row_blocks(row_blocks);
     add(concat("reduce-add-norm bf16 n", control.size(), " ", way.name, " graph ", rows, "x",
-               hidden),
-        times_us);
+               kSeamHidden, row_blocks == 0 ? "" : concat(" in ", grid.cluster, " blocks")),
+        time_seam(ctx, communicator, control, rows, 50, 100));
+    communicator.set_row_blocks(0);
   }
 };
 
 int run(int argc, char** argv) {
+  if (argc == 3 && std::strcmp(argv[1], "--local") == 0) {
+    bench::Report report("all_reduce_local", argc, argv);
+    bench::bench_local_ranks(report, std::atoi(argv[2]));
+    report.print();
+    return 0;
+  }
   const MpiSession session(&argc, &argv);
   ControlPlane control(session);
   const auto gpus = static_cast<int>(query_devices().devices.size());
@@ -127,11 +114,9 @@ int run(int argc, char** argv) {
       for (std::int64_t size = 4 << 10; size <= largest; size *= 2)
         if (graph || !graph_only) bench.plain(way, size, graph);
   for (const Way& way : ways())
-    for (const std::int64_t rows : {1, 4, 16, 64}) {
-      const std::int64_t hidden = 4096;
-      if (!way.own || kernels::fits(*way.own, kernels::row_grid(rows, hidden / 8)))
-        bench.fused(way, rows, hidden);
-    }
+    for (const std::int64_t rows : {1, 2, 4, 8, 16, 32, 64})
+      for (const std::int32_t row_blocks : {0, 1, 2, 8})
+        if (way.own || row_blocks == 0) bench.fused(way, rows, row_blocks);
   if (control.rank() == 0) report.print();
   return 0;
 }

@@ -3,6 +3,7 @@
 // stamps of the GPU's clock between them, the rest by the step thread.
 #include <gtest/gtest.h>
 
+#include "kernels/device/device_info.h"
 #include "parallel/shard.h"
 #include "runtime/cache_plan.h"
 #include "support/mpi_world.h"
@@ -25,6 +26,8 @@ class CudaWaitsTest : public ::testing::Test {
   std::unique_ptr<Engine> make(Recorder& recorder) {
     EngineConfig sizes = WaitsRun::sizes(recorder);
     sizes.max_num_seqs = 4;
+    const auto gpus = static_cast<int>(query_devices().devices.size());
+    sizes.cuda.device = tandem::testing::world().local_rank() % gpus;
     sizes.cuda.allow_shared_gpu = true;
     LoadReport report;
     return make_cuda_engine(control_, model_, Checkpoint::open(WaitsRun::model()), sizes, &report);

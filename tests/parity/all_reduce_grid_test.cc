@@ -45,6 +45,14 @@ TEST(PeerGrid, RowsAreSplitEvenly) {
       }
 }
 
+TEST(PeerGrid, BlocksOfARowCanBeChosen) {
+  EXPECT_EQ(row_grid(1, 512).cluster, 8);
+  EXPECT_EQ(row_grid(4, 512).cluster, 1);
+  EXPECT_EQ(row_grid(4, 1024).cluster, 2);  // A pack a thread.
+  EXPECT_EQ(row_grid(4, 512, kPeerBlocks, 8).cluster, 8);
+  EXPECT_EQ(row_grid(32, 512, kPeerBlocks, 8).cluster, 4);  // No more blocks than there are.
+}
+
 TEST(PeerGrid, DecodeMessagesFitEveryWay) {
   for (const std::int64_t hidden : {576, 4096, 8192})
     for (const std::int64_t rows : {1, 8, 64}) {
@@ -52,8 +60,10 @@ TEST(PeerGrid, DecodeMessagesFitEveryWay) {
       EXPECT_TRUE(fits(PeerAlgorithm::kTwoShot, row_grid(rows, hidden / 8)));
     }
   EXPECT_TRUE(fits(PeerAlgorithm::kPush, row_grid(8, 1024)));
-  EXPECT_TRUE(fits(PeerAlgorithm::kPush, flat_grid(512 * 1024 / 16)));
-  EXPECT_FALSE(fits(PeerAlgorithm::kPush, flat_grid(1024 * 1024 / 16)));
+  EXPECT_TRUE(fits(PeerAlgorithm::kPush, row_grid(128, 512)));
+  EXPECT_FALSE(fits(PeerAlgorithm::kPush, row_grid(129, 512)));
+  EXPECT_TRUE(fits(PeerAlgorithm::kPush, flat_grid(1024 * 1024 / 16)));
+  EXPECT_FALSE(fits(PeerAlgorithm::kPush, flat_grid(2 * 1024 * 1024 / 16)));
   EXPECT_TRUE(fits(PeerAlgorithm::kTwoShot, flat_grid(4 * 1024 * 1024 / 16)));
   EXPECT_FALSE(fits(PeerAlgorithm::kTwoShot, flat_grid(8 * 1024 * 1024 / 16)));
 }

@@ -18,6 +18,7 @@ SOURCE = pathlib.Path(__file__).resolve().parent.parent.parent
 BUILD = pathlib.Path(os.environ.get("TANDEM_BUILD", SOURCE / "build"))
 TANDEM = os.environ.get("TANDEM", str(BUILD / "tandem"))
 MODELS = SOURCE / "tests/fixtures/models"
+DEVICE = os.environ.get("TANDEM_TEST_DEVICE", "cpu")
 
 
 def endless_model(folder, model=MODELS / "llama-9q3kv"):
@@ -46,7 +47,7 @@ class Served:
     """`with Served(model, ranks=2, arguments=[...]) as server:` gives `server.port`."""
 
     def __init__(self, model, ranks=1, arguments=(), environment=None):
-        command = [TANDEM, "serve", "--port", "0", "--threads", "1", "--device", "cpu"]
+        command = [TANDEM, "serve", "--port", "0", "--threads", "1", "--device", DEVICE]
         command += ["--model", str(model)] if model else []
         command += arguments
         if ranks > 1:

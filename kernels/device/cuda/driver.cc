@@ -34,6 +34,8 @@ DriverApi load() {
   find("cuFuncGetName", api.func_get_name);
   find("cuKernelGetName", api.kernel_get_name);
   find("cuTensorMapEncodeTiled", api.tensor_map_encode_tiled);
+  find("cuStreamWaitValue32", api.stream_wait_value32);
+  find("cuStreamWriteValue32", api.stream_write_value32);
   return api;
 }
 

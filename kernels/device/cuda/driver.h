@@ -21,6 +21,8 @@ struct DriverApi {
   decltype(&::cuFuncGetName) func_get_name;
   decltype(&::cuKernelGetName) kernel_get_name;
   decltype(&::cuTensorMapEncodeTiled) tensor_map_encode_tiled;
+  decltype(&::cuStreamWaitValue32) stream_wait_value32;
+  decltype(&::cuStreamWriteValue32) stream_write_value32;
 };
 
 /// Loaded on first use; CudaError when there is no driver or it is too old. Thread-safe.

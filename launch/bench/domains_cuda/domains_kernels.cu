@@ -149,12 +149,13 @@ template <cuda::thread_scope kScope>
 __global__ void sender_kernel(MessageArgs args) {
   const cuda::atomic_ref<std::uint32_t, kScope> flag(*args.flag);
   const cuda::atomic_ref<std::uint32_t, cuda::thread_scope_system> answer(*args.acknowledged);
+  const std::uint64_t end_ns = global_ns() + kPatienceNs;
   for (std::uint32_t round = 1; round <= static_cast<std::uint32_t>(args.rounds); ++round) {
     for (std::int64_t i = threadIdx.x; i < args.words; i += blockDim.x) args.data[i] = round;
     __syncthreads();
     if (threadIdx.x == 0) {
       flag.store(round, cuda::memory_order_release);
-      while (answer.load(cuda::memory_order_acquire) < round) {
+      while (answer.load(cuda::memory_order_acquire) < round && global_ns() < end_ns) {
       }
     }
     __syncthreads();
@@ -165,10 +166,11 @@ template <cuda::thread_scope kScope>
 __global__ void receiver_kernel(MessageArgs args) {
   const cuda::atomic_ref<std::uint32_t, kScope> flag(*args.flag);
   const cuda::atomic_ref<std::uint32_t, cuda::thread_scope_system> answer(*args.acknowledged);
+  const std::uint64_t end_ns = global_ns() + kPatienceNs;
   unsigned long long stale = 0;
   for (std::uint32_t round = 1; round <= static_cast<std::uint32_t>(args.rounds); ++round) {
     if (threadIdx.x == 0)
-      while (flag.load(cuda::memory_order_acquire) < round) {
+      while (flag.load(cuda::memory_order_acquire) < round && global_ns() < end_ns) {
       }
     __syncthreads();
     // from the last word: it was written last
@@ -183,6 +185,24 @@ __global__ void receiver_kernel(MessageArgs args) {
 constexpr int kMessageThreads = 256;
 
 }  // namespace
+
+void load_domains_kernels() {
+  const void* kernels[] = {
+      reinterpret_cast<const void*>(aggressor_kernel),
+      reinterpret_cast<const void*>(gate_kernel),
+      reinterpret_cast<const void*>(tiny_kernel),
+      reinterpret_cast<const void*>(dirty_kernel),
+      reinterpret_cast<const void*>(read_kernel),
+      reinterpret_cast<const void*>(fence_kernel<FenceScope::kDevice>),
+      reinterpret_cast<const void*>(fence_kernel<FenceScope::kSystem>),
+      reinterpret_cast<const void*>(grid_barrier_kernel),
+      reinterpret_cast<const void*>(sender_kernel<cuda::thread_scope_device>),
+      reinterpret_cast<const void*>(sender_kernel<cuda::thread_scope_system>),
+      reinterpret_cast<const void*>(receiver_kernel<cuda::thread_scope_device>),
+      reinterpret_cast<const void*>(receiver_kernel<cuda::thread_scope_system>)};
+  cudaFuncAttributes attributes{};
+  for (const void* kernel : kernels) TANDEM_CHECK(cudaFuncGetAttributes(&attributes, kernel));
+}
 
 void launch_aggressor(Stream<Cuda>& stream, const AggressorArgs& args) {
   aggressor_kernel<<<static_cast<unsigned>(args.blocks), kAggressorThreads, 0, stream.handle()>>>(

@@ -31,6 +31,10 @@ struct AggressorArgs {
   BlockTrace* traces = nullptr;         ///< [blocks]
 };
 
+/// Brings all kernels onto the GPU. A first launch loads its kernel, which may wait for kernels
+/// that run: one that waits for the very kernel that is being loaded would never end.
+void load_domains_kernels();
+
 /// 16 bytes a thread and iteration, no fences. Ends by itself after two seconds.
 void launch_aggressor(Stream<Cuda>& stream, const AggressorArgs& args);
 /// Holds the compute stream until `blocks` aggressor blocks run.

@@ -237,6 +237,7 @@ DomainsData measure_domains(const DomainsOptions& options) {
   TANDEM_REQUIRE(ctx.num_domains() > 1,
                  "this GPU has one memory synchronization domain: nothing can be separated, run "
                  "this on Hopper or newer");
+  load_domains_kernels();
   DomainsLab lab(ctx);
   Victims victims(lab);
   Aggressors aggressors;

@@ -11,7 +11,7 @@ namespace tandem::bench {
 namespace {
 
 constexpr std::int64_t kElements = 16 << 20;  // 64 MiB of floats
-constexpr int kAggressorCalls = 120;          // tens of milliseconds: longer than any victim
+constexpr int kAggressorCalls = 40;           // ten milliseconds: longer than any victim
 constexpr int kVictimCalls = 4;
 
 class TwoGpus final : public NcclPair {

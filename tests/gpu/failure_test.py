@@ -1,0 +1,134 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Failure drills with two ranks on GPUs: the job ends in time with one sentence, and nothing is
+left on the GPUs, though a kernel of the surviving rank was waiting for the other."""
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).parent.parent / "support"))
+import served  # noqa: E402
+
+DRILL = str(served.BUILD / "drill_cuda")
+MPIRUN = str(served.SOURCE / "tests/support/mpirun.sh")
+
+
+def smi(query):
+    if shutil.which("nvidia-smi") is None:
+        return []
+    done = subprocess.run(["nvidia-smi", f"--query-{query}", "--format=csv,noheader,nounits"],
+                          capture_output=True, text=True, timeout=30)
+    return done.stdout.split() if done.returncode == 0 else []
+
+
+SHARED = ["--allow-shared-gpu"] if len(smi("gpu=index")) < 2 else []
+
+
+def ranks_below(tag):
+    """{rank: pid} of the programs that were started with `tag` in their environment."""
+    found = {}
+    for folder in pathlib.Path("/proc").iterdir():
+        if not folder.name.isdigit():
+            continue
+        try:
+            if (folder / "comm").read_text().strip() not in ("tandem", "drill_cuda"):
+                continue
+            environment = (folder / "environ").read_bytes().split(b"\0")
+            if f"DRILL={tag}".encode() not in environment:
+                continue
+            rank = [word for word in environment if word.startswith(b"OMPI_COMM_WORLD_RANK=")]
+            found[int(rank[0].split(b"=")[1])] = int(folder.name)
+        except (FileNotFoundError, ProcessLookupError, PermissionError, IndexError):
+            continue
+    return found
+
+
+@unittest.skipIf(not smi("gpu=index"), "needs a GPU")
+class FailureOnGpus(unittest.TestCase):
+    """Ranks share the GPU where there is only one: right, but slow."""
+
+    def start(self, log, tag, command):
+        with open(log, "w") as output:
+            return subprocess.Popen([MPIRUN, "2", *command], stdout=output, stderr=output,
+                                    env=dict(os.environ, DRILL=tag), start_new_session=True)
+
+    def end_of(self, job, tag, pids, begin, limit_s, before, log, message):
+        """Waits until nothing of the job is left, in time, on hosts and GPUs."""
+        try:
+            served.wait_until(lambda: job.poll() is not None and not ranks_below(tag),
+                              "the job ends", limit_s + 10)
+            seconds = time.monotonic() - begin
+        finally:
+            for pid in ranks_below(tag).values():
+                os.kill(pid, signal.SIGKILL)
+        text = log.read_text(errors="replace")
+        print(f"{self.id().split('.')[-1]}: {seconds:.1f} s, code {job.returncode}", flush=True)
+        self.assertLess(seconds, limit_s, text[-2000:])
+        self.assertNotEqual(job.returncode, 0)
+        self.assertRegex(text, re.compile(message))
+        served.wait_until(lambda: not set(smi("compute-apps=pid")) & set(map(str, pids)),
+                          "no process of the job is left on a GPU", 5)
+        for now, was in zip(smi("gpu=memory.used"), before):
+            self.assertLess(int(now), was + 300, "memory of the job is left on a GPU")
+
+    def drill(self, strike, rank, limit_s, message):
+        """Strikes `rank` while both decode."""
+        before = [int(mib) for mib in smi("gpu=memory.used")]
+        tag = f"{os.getpid()}-{time.monotonic_ns()}"
+        with tempfile.TemporaryDirectory() as folder:
+            log = pathlib.Path(folder) / "log"
+            prompts = [word for i in range(8) for word in ("--prompt", f"story number {i}")]
+            job = self.start(log, tag, [
+                served.TANDEM, "generate", *served.endless_model(pathlib.Path(folder)), *prompts,
+                "--device", "cuda", "--ignore-eos", "--max-tokens", "19000", "--log-rank", "all",
+                *SHARED])
+            served.wait_until(lambda: log.stat().st_size > 2000, "the ranks generate", 60)
+            time.sleep(1.5)  # six heartbeats, which carry the stage
+            pids = ranks_below(tag)
+            self.assertEqual(sorted(pids), [0, 1], log.read_text(errors="replace")[-2000:])
+            begin = time.monotonic()
+            os.kill(pids[rank], strike)
+            self.end_of(job, tag, pids.values(), begin, limit_s, before, log, message)
+
+    def kernel_drill(self, fault, limit_s, message):
+        """A fault of rank 1's device in step 5, where a step may take 5 s."""
+        before = [int(mib) for mib in smi("gpu=memory.used")]
+        tag = f"{os.getpid()}-{time.monotonic_ns()}"
+        with tempfile.TemporaryDirectory() as folder:
+            log = pathlib.Path(folder) / "log"
+            job = self.start(log, tag, [DRILL, f"fault={fault}"])
+            served.wait_until(lambda: len(ranks_below(tag)) == 2 or job.poll() is not None,
+                              "the ranks run", 30)
+            self.end_of(job, tag, ranks_below(tag).values(), time.monotonic(), limit_s, before,
+                        log, message)
+
+    def test_a_wedged_kernel(self):
+        # Both hosts wait for their GPU in the same step: which of the two is at fault is not seen.
+        self.kernel_drill("wedge", 25, r"rank [01] \(host .*\) made no progress for .* in step 5, mlp")
+
+    def test_a_collective_that_a_rank_leaves_out(self):
+        self.kernel_drill("late", 25, r"made no progress for .* in step [56], ")
+
+    def test_a_kernel_that_faults(self):
+        self.kernel_drill("fault", 15, r"rank 1 \(host .*\) failed in step 5, mlp: .*cuda")
+
+    def test_a_killed_rank(self):
+        for rank in (1, 0):
+            self.drill(signal.SIGKILL, rank, 4,
+                       rf"rank {rank} \(host .*\) ended unexpectedly, last seen in step \d+, ")
+
+    def test_a_stopped_rank(self):
+        self.drill(signal.SIGSTOP, 1, 12, r"rank 1 \(host .*\) silent for .* last seen in step \d+")
+
+    def test_a_rank_that_is_told_to_end(self):
+        self.drill(signal.SIGTERM, 1, 4, r"rank 1 \(host .*\) was told to end \(SIGTERM\)")
+
+
+if __name__ == "__main__":
+    unittest.main()
