@@ -73,6 +73,44 @@ struct Bench {
     report.add_median(name, "bus_bandwidth", "GB/s", rates, kPeerGigabytesPerS);
   }
 
+  static BFloat16 pattern(int rank, std::int64_t i) {
+    return BFloat16(std::ldexp(static_cast<float>((i * 13 + rank * 7919) % 257 - 128), 3 * rank));
+  }
+
+  /// Elements of one sum that are not the bits of the sum in rank order with one rounding, on any
+  /// rank. NCCL promises no order: of more than two ranks only those are counted that differ from
+  /// rank 0's.
+  void check(const Way& way, std::int64_t size_bytes) {
+    if (way.own && !fits_workspace(*way.own, size_bytes)) return;
+    communicator.set_table(way.table);
+    const std::int64_t size = size_bytes / 2;
+    std::vector<BFloat16> host, want;
+    for (std::int64_t i = 0; i < size; ++i) {
+      host.push_back(pattern(control.rank(), i));
+      float sum = 0;
+      for (int r = 0; r < control.size(); ++r) sum += static_cast<float>(pattern(r, i));
+      want.push_back(BFloat16(sum));
+    }
+    const Buffer<BFloat16, Cuda> data(size);
+    copy_to_device(ctx, data.data(), host.data(), data.size_bytes());
+    communicator.all_reduce_sum(ctx, data.span());
+    copy_to_host(ctx, host.data(), data.data(), data.size_bytes());
+    ctx.compute().synchronize();
+    if (!way.own && control.size() > 2) {
+      std::vector<std::byte> first(static_cast<std::size_t>(size_bytes));
+      std::memcpy(first.data(), host.data(), first.size());
+      control.broadcast(first);
+      std::memcpy(want.data(), first.data(), first.size());
+    }
+    std::int64_t wrong = 0;
+    for (std::size_t i = 0; i < host.size(); ++i) wrong += host[i].bits != want[i].bits;
+    wrong = control.max(wrong);
+    if (control.rank() == 0)
+      report.add_median(
+          concat("all-reduce bf16 n", control.size(), " ", way.name, " ", size_text(size_bytes)),
+          "wrong_elements", "elements", {static_cast<double>(wrong)}, 0);
+  }
+
   /// Seams in a graph, as a decode step has two a layer, with the rows split as the engine splits
   /// them and over other numbers of blocks.
   void fused(const Way& way, std::int64_t rows, std::int32_t row_blocks) {
@@ -109,6 +147,9 @@ int run(int argc, char** argv) {
   const bool graph_only = argc > 1 && std::strcmp(argv[1], "--graph-only") == 0;
   Bench bench{control, ctx, communicator, report};
   const std::int64_t largest = shared ? 64 << 10 : kLargestBytes;
+  for (const Way& way : ways())
+    for (std::int64_t size = 4 << 10; size <= std::min<std::int64_t>(largest, 4 << 20); size *= 8)
+      bench.check(way, size);
   for (const bool graph : {true, false})
     for (const Way& way : ways())
       for (std::int64_t size = 4 << 10; size <= largest; size *= 2)

@@ -129,6 +129,45 @@ def all_reduce(documents):
     return out
 
 
+def seam(documents):
+    out = []
+    for document in of_bench(documents, "all_reduce"):
+        cells = {}
+        for row in document["rows"]:
+            match = re.fullmatch(r"reduce-add-norm bf16 (n\d+) (\S+) graph (\d+)x(\d+)", row["case"])
+            if match and row["statistic"] == "median":
+                ranks, way, rows, hidden = match.groups()
+                cells.setdefault((ranks, int(rows), int(hidden)), {})[way] = row["value"]
+        rows = [[f"{ranks} {count} x {hidden}", str(2 * count * hidden >> 10),
+                 *(number(found[way]) if way in found else "" for way in ("push", "pull", "nccl")),
+                 f'{found["nccl"] / min(found[way] for way in found if way != "nccl"):.2f}']
+                for (ranks, count, hidden), found in cells.items()
+                if "nccl" in found and len(found) > 1]
+        out += section("All-reduce, residual and norm of decode in a graph, us: one kernel, or NCCL's "
+                       "and a norm's", document,
+                       ["ranks, rows x width", "KiB", "push", "pull", "NCCL", "times as fast"], rows)
+    return out
+
+
+def overlap(documents):
+    out = []
+    for document in of_bench(documents, "overlap", "overlap-cpu"):
+        cells = {}
+        for row in document["rows"]:
+            cells.setdefault(row["case"], {})[row["metric"]] = row["value"]
+        rows = [[case, *(number(found[f"layer_{name}us"]) for name in
+                         ("", "compute_", "communication_", "exposed_")),
+                 percent(found["layer_exposed_us"] / found["layer_us"])]
+                for case, found in cases_with(cells, "layer_exposed_us")]
+        out += section("Communication under computation in prefill, us a layer", document,
+                       ["case", "layer", "computation", "communication", "exposed", "share"], rows)
+    return out
+
+
+def cases_with(cells, metric):
+    return [(case, found) for case, found in cells.items() if metric in found]
+
+
 def kv_growth(documents):
     out = []
     for document in of_bench(documents, "memory"):
@@ -184,8 +223,8 @@ def plan(documents):
 def generate(documents):
     lines = [*against_floor(documents, "tpot_ms", "Decode against the floor of memory bandwidth"),
              *against_floor(documents, "ttft_ms", "Prefill against the floor of arithmetic"),
-             *decode_kernels(documents), *prefill_attention(documents), *all_reduce(documents),
-             *domains(documents), *kv_growth(documents), *scaling(documents), *plan(documents)]
+             *decode_kernels(documents), *prefill_attention(documents), *all_reduce(documents), *seam(documents),
+             *overlap(documents),             *domains(documents), *kv_growth(documents), *scaling(documents), *plan(documents)]
     return "\n".join([BEGIN, "", *lines, END])
 
 
