@@ -27,6 +27,10 @@ def smi(query):
     return done.stdout.split() if done.returncode == 0 else []
 
 
+DECODE = ["generate", "--ignore-eos", "--max-tokens", "19000", "--log-rank", "all",
+          *(word for i in range(8) for word in ("--prompt", f"story number {i}"))]
+PREFILL = ["bench", "throughput", "--num-prompts", "100000", "--input-len", "8000", "--output-len",
+           "1", "--max-num-batched-tokens", "8000", "--overlap", "on", "--verbose"]
 SHARED = ["--allow-shared-gpu"] if len(smi("gpu=index")) < 2 else []
 
 
@@ -77,19 +81,16 @@ class FailureOnGpus(unittest.TestCase):
         for now, was in zip(smi("gpu=memory.used"), before):
             self.assertLess(int(now), was + 300, "memory of the job is left on a GPU")
 
-    def drill(self, strike, rank, limit_s, message):
-        """Strikes `rank` while both decode."""
+    def drill(self, strike, rank, limit_s, message, command=DECODE, log_bytes=4000, seconds=1.5):
+        """Strikes `rank` when there is that much log, and six heartbeats, which carry the stage."""
         before = [int(mib) for mib in smi("gpu=memory.used")]
         tag = f"{os.getpid()}-{time.monotonic_ns()}"
         with tempfile.TemporaryDirectory() as folder:
             log = pathlib.Path(folder) / "log"
-            prompts = [word for i in range(8) for word in ("--prompt", f"story number {i}")]
-            job = self.start(log, tag, [
-                served.TANDEM, "generate", *served.endless_model(pathlib.Path(folder)), *prompts,
-                "--device", "cuda", "--ignore-eos", "--max-tokens", "19000", "--log-rank", "all",
-                *SHARED])
-            served.wait_until(lambda: log.stat().st_size > 2000, "the ranks generate", 60)
-            time.sleep(1.5)  # six heartbeats, which carry the stage
+            model = served.endless_model(pathlib.Path(folder))
+            job = self.start(log, tag, [served.TANDEM, *command, *model, "--device", "cuda", *SHARED])
+            served.wait_until(lambda: log.stat().st_size > log_bytes, "the ranks work", 60)
+            time.sleep(seconds)
             pids = ranks_below(tag)
             self.assertEqual(sorted(pids), [0, 1], log.read_text(errors="replace")[-2000:])
             begin = time.monotonic()
@@ -122,6 +123,11 @@ class FailureOnGpus(unittest.TestCase):
         for rank in (1, 0):
             self.drill(signal.SIGKILL, rank, 4,
                        rf"rank {rank} \(host .*\) ended unexpectedly, last seen in step \d+, ")
+
+    def test_killed_while_rows_are_exchanged(self):
+        # The survivor's stream waits for a flag that nobody will write.
+        self.drill(signal.SIGKILL, 1, 4,
+                   r"rank 1 \(host .*\) ended unexpectedly, last seen in step \d+, ", PREFILL, 1000, 8)
 
     def test_a_stopped_rank(self):
         self.drill(signal.SIGSTOP, 1, 12, r"rank 1 \(host .*\) silent for .* last seen in step \d+")
