@@ -280,7 +280,7 @@ int run_bench_serve(Ranks& ranks, const std::vector<std::string>& arguments) {
     if (held) highest = std::max(highest, rate);
     if (!held && options.stop_at_miss) break;
   }
-  if (options.objectives.any() && options.rates.size() > 1) {
+  if (options.objectives.any() && !options.rate_words.empty()) {
     results.add({options.name.empty() ? "sweep" : options.name, "highest_rate_held", "requests/s",
                  highest, 0, 0, false, options.rates.size(), "max"});
     if (print)

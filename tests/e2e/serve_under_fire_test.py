@@ -12,6 +12,7 @@ import os
 import pathlib
 import random
 import socket
+import subprocess
 import sys
 import threading
 import time
@@ -47,6 +48,25 @@ def references(server, count=60):
     return found
 
 
+def resident_bytes(launcher):
+    """Of `launcher` and all processes below it."""
+    parents, resident = {}, {}
+    for stat in pathlib.Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = stat.read_text().rsplit(")", 1)[1].split()
+        except OSError:  # it has just ended
+            continue
+        parents[int(stat.parent.name)] = int(fields[1])
+        resident[int(stat.parent.name)] = int(fields[21]) * os.sysconf("SC_PAGE_SIZE")
+
+    def is_below(process):
+        while process in parents and process != launcher.pid:
+            process = parents[process]
+        return process == launcher.pid
+
+    return sum(size for process, size in resident.items() if is_below(process))
+
+
 class Client(threading.Thread):
     """One client of a random mood per request."""
 
@@ -56,6 +76,7 @@ class Client(threading.Thread):
         self.random = random.Random(seed)
         self.counts = collections.Counter()
         self.faults = []
+        self.done = 0
 
     def run(self):
         moods = [self.whole] * 8 + [self.streamed] * 6 + [self.stopped] * 3 + [self.leaving] * 4 + [
@@ -68,6 +89,7 @@ class Client(threading.Thread):
             except Exception as error:  # a fault of one request must not hide the others
                 self.faults.append(f"{mood.__name__}: {error!r}")
             self.counts[mood.__name__] += 1
+            self.done += 1
 
     @contextlib.contextmanager
     def send(self, body):
@@ -171,6 +193,9 @@ class UnderFire(unittest.TestCase):
             start = time.time()
             for client in clients:
                 client.start()
+            while sum(client.done for client in clients) < REQUESTS // 4:
+                time.sleep(0.1)
+            resident_early = resident_bytes(server.process)
             for client in clients:
                 client.join()
             seconds = time.time() - start
@@ -179,13 +204,21 @@ class UnderFire(unittest.TestCase):
             faults = [fault for client in clients for fault in client.faults]
             result = {"requests": sum(counts.values()), "seconds": round(seconds, 1),
                       "by_kind": dict(counts), "faults": len(faults), "ranks": 2,
+                      "resident_bytes_after_a_quarter": resident_early,
+                      "resident_bytes": resident_bytes(server.process),
                       **{name: status[name] for name in (
                           "preemptions", "generated_tokens", "prefix_hits_tokens",
                           "prefix_queries_tokens", "kv_max_chunks", "kv_used_chunks", "steps")}}
             print(json.dumps(result))
             if "RESULT" in os.environ:
-                pathlib.Path(os.environ["RESULT"]).write_text(json.dumps(result, indent=1) + "\n")
+                facts = {"bench": "soak", "command": f"tests/soak.sh {REQUESTS}",
+                         "version": subprocess.run([served.TANDEM, "--version"], text=True,
+                                                   capture_output=True, check=True).stdout.strip(),
+                         "date": time.strftime("%Y-%m-%d", time.gmtime())}
+                pathlib.Path(os.environ["RESULT"]).write_text(
+                    json.dumps({**facts, **result}, indent=1) + "\n")
             self.assertEqual(faults, [])
+            self.assertLess(result["resident_bytes"], resident_early + 64e6)
             self.assertGreater(status["preemptions"], 9)
             self.assertGreater(status["prefix_hits_tokens"], begun["prefix_hits_tokens"])
             # The same answers once more, now that nothing else runs.
