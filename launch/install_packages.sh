@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
-# install_packages.sh [build] [test]: Debian packages that Tandem is built with, or tested with.
+# install_packages.sh [build] [test] [download]: Debian packages that Tandem is built with, tested
+# with, or that download a model.
 # Installs only what is missing; removes nothing. Root is needed only when something is missing.
 set -euo pipefail
 
@@ -11,7 +12,8 @@ for set in "$@"; do
       libboost-program-options1.81-dev libdnnl-dev libpcre2-dev libutf8proc-dev libhwloc-dev) ;;
     test) packages+=(libgtest-dev libgmock-dev python3-venv clang-format-14 iproute2 slurm-wlm
       munge clang-14 libclang-rt-14-dev chromium) ;;
-    *) echo "install_packages.sh: no package set $set; use build or test" >&2; exit 2 ;;
+    download) python3 -m pip --version >/dev/null 2>&1 || packages+=(python3-pip) ;;
+    *) echo "install_packages.sh: no package set $set; use build, test or download" >&2; exit 2 ;;
   esac
 done
 

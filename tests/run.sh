@@ -8,6 +8,9 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 build=${BUILD:-build}
 
 bash launch/install_packages.sh build test
-cmake -S . -B "$build" -G Ninja >/dev/null
+options=(-DTANDEM_TESTS=ON)
+[ -f "$build/build.ninja" ] || options+=(-DTANDEM_PRECOMPILE=ON)
+cmake -S . -B "$build" -G Ninja "${options[@]}" >/dev/null
 cmake --build "$build"
-exec ctest --test-dir "$build" --output-on-failure --no-tests=error -LE gpu -j "$(nproc)" "$@"
+exec ctest --test-dir "$build" --output-on-failure --no-tests=error -LE gpu \
+  -j "$((2 * $(nproc)))" "$@"
