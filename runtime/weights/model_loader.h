@@ -27,14 +27,11 @@ class ModelLoader {
   /// Rotary tables cover positions below `max_position`.
   Model<T, D> load(std::int64_t max_position) {
     Model<T, D> model{config_, shard_, {}, {}, {}, {}, {}, {}, 0};
-    // The largest tensors first: while they are assembled they lie in memory up to three times.
+    // The largest tensors first: while one is assembled it lies in memory twice.
     model.head = matrix({{names_.head(), shard_.vocab()}});
-    checkpoint_.release_pages();
     if (!config_.tied_embeddings) model.embedding = stacked({{names_.embedding(), shard_.vocab()}});
-    for (std::int64_t i = 0; i < config_.num_layers(); ++i) {
-      checkpoint_.release_pages();
-      model.layers.push_back(load_layer(i));
-    }
+    checkpoint_.release_pages();
+    for (std::int64_t i = 0; i < config_.num_layers(); ++i) model.layers.push_back(load_layer(i));
     model.final_norm = vector(names_.final_norm(), config_.norm_plus_one);
     for (const RopeConfig& rope : config_.ropes)
       model.ropes.push_back(make_rope(rope, max_position));
@@ -126,6 +123,7 @@ class ModelLoader {
 
   Linear finish(Buffer<T, D> values, std::int64_t cols) {
     const std::int64_t rows = values.size() / cols;
+    checkpoint_.release_pages();
     Linear weight(ctx_, std::move(values), rows, cols);
     bytes_ += weight.size_bytes();
     return weight;
