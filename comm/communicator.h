@@ -11,6 +11,7 @@
 #include "comm/shared_board.h"
 #include "kernels/add_norm.h"
 #include "kernels/device/buffer.h"
+#include "kernels/device/recorder.h"
 
 namespace tandem::comm {
 
@@ -56,6 +57,14 @@ class Communicator<Cpu> {
   template <typename T>
   void reduce_add_norm(Context<Cpu>& ctx, TensorView<T, Cpu> partial,
                        const kernels::AddNormArgs<T, Cpu>& args);
+
+  /// The same with the product in front of it; false: this device has no such kernel.
+  template <typename T>
+  bool project_reduce_add_norm(Context<Cpu>&, TensorView<const T, Cpu>,
+                               const kernels::LinearWeight<T, Cpu>&, TensorView<T, Cpu>,
+                               const kernels::AddNormArgs<T, Cpu>&, Activity) {
+    return false;
+  }
 
   /// For devices whose work goes on beside the host's. MPI reports errors where they happen.
   void raise_error() noexcept {}

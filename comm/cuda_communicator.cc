@@ -9,6 +9,7 @@
 
 #include "comm/all_reduce_timing.h"
 #include "comm/nccl_check.h"
+#include "kernels/cuda/gemv.h"
 #include "kernels/cuda/linear_cublaslt.h"
 #include "kernels/device/cuda/stamps.h"
 #include "kernels/device/error.h"
@@ -255,6 +256,33 @@ void Communicator<Cuda>::reduce_add_norm(Context<Cuda>& ctx, TensorView<T, Cuda>
   kernels::add_norm(ctx, args);
 }
 
+template <typename T>
+bool Communicator<Cuda>::project_reduce_add_norm(Context<Cuda>& ctx, TensorView<const T, Cuda> x,
+                                                 const kernels::LinearWeight<T, Cuda>& weight,
+                                                 TensorView<T, Cuda> partial,
+                                                 const kernels::AddNormArgs<T, Cuda>& args,
+                                                 Activity activity) {
+  if constexpr (sizeof(T) != 2) {
+    return false;
+  } else {
+    if (peers_ == nullptr || x.rows > Context<Cuda>::kSquareSumRows) return false;
+    const auto size_bytes = partial.rows * partial.cols * static_cast<std::int64_t>(sizeof(T));
+    const bool small = seam_table_.push_bytes + seam_table_.pull_bytes >= size_bytes;
+    const auto key = std::pair(x.rows, activity);
+    if (const auto known = fused_.find(key); known == fused_.end()) {
+      const bool can = small && kernels::can_gemv_reduce(ctx, x, weight.data(), partial, args);
+      const std::int64_t sms = can ? ctx.num_sms() : -1;
+      fused_[key] = control_.min(sms) == control_.max(sms) && can;
+    }
+    if (!fused_[key]) return false;
+    std::uint64_t* pushed_at = ctx.recorder() == nullptr ? nullptr : ctx.recorder()->reserve();
+    kernels::gemv_reduce_add_norm(ctx, peers_->view(), x, weight.data(), args, pushed_at);
+    if (pushed_at != nullptr)
+      ctx.recorder()->hand_over(Activity::kAllReduce, kernels::message_work(size_bytes));
+    return true;
+  }
+}
+
 void Communicator<Cuda>::raise_error() noexcept {
   if (peers_ != nullptr) peers_->raise_error();
 }
@@ -277,5 +305,15 @@ template void Communicator<Cuda>::reduce_add_norm(Context<Cuda>&, TensorView<BFl
                                                   const kernels::AddNormArgs<BFloat16, Cuda>&);
 template void Communicator<Cuda>::reduce_add_norm(Context<Cuda>&, TensorView<Float16, Cuda>,
                                                   const kernels::AddNormArgs<Float16, Cuda>&);
+
+template bool Communicator<Cuda>::project_reduce_add_norm(
+    Context<Cuda>&, TensorView<const float, Cuda>, const kernels::LinearWeight<float, Cuda>&,
+    TensorView<float, Cuda>, const kernels::AddNormArgs<float, Cuda>&, Activity);
+template bool Communicator<Cuda>::project_reduce_add_norm(
+    Context<Cuda>&, TensorView<const BFloat16, Cuda>, const kernels::LinearWeight<BFloat16, Cuda>&,
+    TensorView<BFloat16, Cuda>, const kernels::AddNormArgs<BFloat16, Cuda>&, Activity);
+template bool Communicator<Cuda>::project_reduce_add_norm(
+    Context<Cuda>&, TensorView<const Float16, Cuda>, const kernels::LinearWeight<Float16, Cuda>&,
+    TensorView<Float16, Cuda>, const kernels::AddNormArgs<Float16, Cuda>&, Activity);
 
 }  // namespace tandem::comm

@@ -8,6 +8,7 @@
 // ranks), then the context, all before MPI ends.
 #pragma once
 
+#include <map>
 #include <memory>
 
 #include "comm/all_reduce_choice.h"
@@ -68,6 +69,15 @@ class Communicator<Cuda> {
   void reduce_add_norm(Context<Cuda>& ctx, TensorView<T, Cuda> partial,
                        const kernels::AddNormArgs<T, Cuda>& args);
 
+  /// The product x W^T of `reduce_add_norm` too, as one kernel. False, with nothing enqueued, where
+  /// there is none: for more than 8 rows, or when this or another rank cannot. The ranks agree when
+  /// they first call it with a number of rows for an `activity`; shapes are alike in all layers.
+  template <typename T>
+  bool project_reduce_add_norm(Context<Cuda>& ctx, TensorView<const T, Cuda> x,
+                               const kernels::LinearWeight<T, Cuda>& weight,
+                               TensorView<T, Cuda> partial,
+                               const kernels::AddNormArgs<T, Cuda>& args, Activity activity);
+
   /// Own kernels or NCCL from here on, for bare sums and for `reduce_add_norm`; measurements use
   /// it. Equal on all ranks.
   void set_table(const AllReduceTable& table) { table_ = seam_table_ = table; }
@@ -96,6 +106,8 @@ class Communicator<Cuda> {
   AllReduceTable table_, seam_table_;  ///< Of bare sums; of sums with residual and norm.
   std::int32_t row_blocks_ = 0;
   std::unique_ptr<NcclComm> decode_, prefill_;
+  /// Whether all ranks multiply and add in one kernel, by rows and activity.
+  std::map<std::pair<std::int64_t, Activity>, bool> fused_;
   std::unique_ptr<PeerMemory> peers_;
 };
 

@@ -87,7 +87,9 @@ std::optional<SharedMapping> share_over_ipc(ControlPlane& control, void* own, st
 }
 
 PeerMemory::PeerMemory(int rank, SharedMapping mapping)
-    : mapping_(std::move(mapping)), counters_(kPeerFamilies * kPeerBlocks + 1), one_(1) {
+    : mapping_(std::move(mapping)),
+      counters_(kPeerFamilies * kPeerBlocks + kernels::kMaxSumsBlocks + 1),
+      one_(1) {
   TANDEM_CHECK(cudaGetDevice(&device_));
   TANDEM_CHECK(cudaMemset(counters_.data(), 0, static_cast<std::size_t>(counters_.size_bytes())));
   TANDEM_CHECK(cudaDeviceSynchronize());
@@ -97,7 +99,8 @@ PeerMemory::PeerMemory(int rank, SharedMapping mapping)
   view_.size = static_cast<int>(mapping_.peers.size());
   for (int r = 0; r < view_.size; ++r) view_.peers[r] = mapping_.peers[static_cast<std::size_t>(r)];
   view_.epochs = counters_.data();
-  view_.error_word = counters_.data() + kPeerFamilies * kPeerBlocks;
+  view_.sums_epochs = counters_.data() + kPeerFamilies * kPeerBlocks;
+  view_.error_word = view_.sums_epochs + kernels::kMaxSumsBlocks;
 }
 
 PeerMemory::~PeerMemory() {

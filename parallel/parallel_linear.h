@@ -30,6 +30,7 @@ void project_reduce_add_norm(Context<D>& ctx, const TpGroup<D>& group, TensorVie
     kernels::project_add_norm(ctx, x, weight, partial, args);
     return;
   }
+  if (group.communicator->project_reduce_add_norm(ctx, x, weight, partial, args, activity)) return;
   kernels::matmul<T, T>(ctx, x, weight, partial);
   timer.stop();
   group.communicator->reduce_add_norm(ctx, partial, args);

@@ -6,14 +6,16 @@
 
 namespace tandem::kernels {
 
+bool can_stream(Context<Cuda>& ctx, const MatmulShape& shape, const void* x, const void* w) {
+  return ctx.options().decode_matmul != DecodeMatmul::kCublasLt && shape.m >= 1 &&
+         gemv_fits(shape.m, shape.k) && shape.k % kGemvStage == 0 && shape.x_stride % 8 == 0 &&
+         aligned_to(x, 16) && aligned_to(w, 16);
+}
+
 bool streams_weights(Context<Cuda>& ctx, const MatmulShape& shape, const void* x, const void* w,
                      void* y) {
-  const DecodeMatmul option = ctx.options().decode_matmul;
-  if (option == DecodeMatmul::kCublasLt || shape.m < 1 || !gemv_fits(shape.m, shape.k) ||
-      shape.k % 8 != 0 || shape.x_stride % 8 != 0 || !aligned_to(x, 16) || !aligned_to(w, 16))
-    return false;
-  return option == DecodeMatmul::kStreaming ||
-         ctx.cublaslt().prefers_streaming(ctx, shape, x, w, y);
+  return can_stream(ctx, shape, x, w) && (ctx.options().decode_matmul == DecodeMatmul::kStreaming ||
+                                          ctx.cublaslt().prefers_streaming(ctx, shape, x, w, y));
 }
 
 bool gemv_fits(std::int64_t m, std::int64_t k) {

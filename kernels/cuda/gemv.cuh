@@ -6,17 +6,20 @@
 // operand, its 8 columns are the rows of x. The 8 warps take turns along K: a warp copies stages of
 // 16 rows x 128 bytes (whole lines) into its own ring in shared memory, and what the block has
 // under way is a contiguous piece of each row, which memory delivers faster than scattered lines.
-// No barrier but of the warp, no shuffle, no conversion. A lane reads 16 consecutive bytes of rows
-// g and g + 8 as the operands of two mma; x is read in the same permuted order of K, so the sum is
-// right. `depth` stages are under way per warp, across tile borders, and the first of them start
-// before the PDL wait, because weights depend on no kernel: a block is made when an SM's block of
-// the kernel before ends, and its ring fills while the last blocks of that one end and their
-// results travel.
+// No barrier but of the warp, no conversion; ldmatrix reads both operands as mma wants them, from
+// lines whose 16-byte pieces are exchanged by the row's number, so that no banks collide. What a
+// warp does per stage has to stay short: its latency, eight stages of it per tile, is what bounds
+// the rate once memory does not.
+//
+// `depth` stages are under way per warp, across tile borders, and the first of them start before
+// the PDL wait, because weights depend on no kernel: a block is made when an SM's block of the
+// kernel before ends, and its ring fills while the last blocks of that one end and their results
+// travel.
 //
 // An epilogue gets complete sums and decides what they become (GemvStore is the plain one). A
 // thread gets the sums of one row of x: `before_wait` may read the step's rows and constants for
-// the first of them, `load` what each needs, ahead of its call; `finish` is called when the block's
-// share is done.
+// the first of them, `load` what each needs, ahead of its call; `start` and `finish` are called by
+// all threads, after the wait and when the block's share, units [begin, end), is done.
 #pragma once
 
 #include "kernels/cuda/gemv.h"
@@ -27,9 +30,7 @@ namespace tandem::kernels {
 
 inline constexpr int kGemvWarps = 8;
 inline constexpr int kGemvThreads = kGemvWarps * 32;
-inline constexpr int kGemvStep = 32;       // elements of K of two mma
-inline constexpr int kGemvStageSteps = 2;  // 128 bytes of each row
-inline constexpr int kGemvStage = kGemvStep * kGemvStageSteps;
+inline constexpr int kGemvStage = 64;  // elements of K: a line of 128 bytes of each row
 inline constexpr int kGemvMinDepth = 3;
 inline constexpr int kGemvMaxDepth = 8;  // stages under way per warp: 128 KB per SM
 inline constexpr std::size_t kGemvMaxShared = 224 << 10;
@@ -55,73 +56,86 @@ struct GemvArgs {
 /// Which row of W is row r of a tile of 16 that starts at `unit`.
 struct GemvRows {
   static constexpr int kUnits = 16;
-  __device__ static std::int64_t row(int unit, int r) { return unit + r; }
+  __device__ static int row(int unit, int r) { return unit + r; }
 };
 /// 8 gate rows, then the up rows of the same columns (interleaved by 16 in memory).
 struct GemvPairs {
   static constexpr int kUnits = 8;
-  __device__ static std::int64_t row(int unit, int r) {
+  __device__ static int row(int unit, int r) {
     const int j = unit + r % 8;
     return j / 16 * 32 + j % 16 + r / 8 * 16;
   }
 };
 
-/// Where the 64 bytes of step `step` of row `row` lie in a stage of 128-byte rows: odd rows have
-/// their halves exchanged, so that the two rows of a quarter-warp never share banks.
-__device__ __forceinline__ int gemv_swizzle(int row, int step) {
-  return row * 128 + ((step ^ row) & 1) * 64;
+/// Division by a number that is only known at run time.
+struct FastDivisor {
+  int by;
+  unsigned inverse;  ///< 2^32 / by, rounded up; 0: by is 1.
+  __device__ explicit FastDivisor(int number)
+      : by(number), inverse(number == 1 ? 0 : 0xffffffffu / static_cast<unsigned>(number) + 1) {}
+  /// Exact for 0 <= i < 2^32 / by.
+  __device__ int divide(int i) const {
+    return inverse == 0 ? i : static_cast<int>(__umulhi(static_cast<unsigned>(i), inverse));
+  }
+};
+
+/// Where piece `piece` (16 bytes) of row `row` lies in a stage of 128-byte rows.
+__device__ __forceinline__ int gemv_swizzle(int row, int piece) {
+  return row * 128 + (piece ^ row % 8) * 16;
 }
 
 /// One warp's stream of W into its ring: (tile, stage) pairs in order.
 template <typename E, typename Rows>
-struct GemvStream {
-  const GemvArgs<E>& args;
-  const Rows& rows_of;
-  unsigned char* const ring;  ///< Of this warp: [depth] stages, kGemvWarps stages apart.
-  const int end, stages, k_lane, place;
-  int unit, stage = 0;  ///< Of the next copy.
-  const E* rows[4];
-  bool has[4];
-
-  __device__ GemvStream(const GemvArgs<E>& a, const Rows& which, unsigned char* warp_ring,
-                        int begin, int end_unit, int num_stages)
-      : args(a),
-        rows_of(which),
-        ring(warp_ring),
-        end(end_unit),
-        stages(num_stages),
-        k_lane(static_cast<int>(threadIdx.x / 32) * kGemvStage +
-               static_cast<int>(threadIdx.x % 8) * 8),
-        place(gemv_swizzle(static_cast<int>(threadIdx.x) / 8 % 4, threadIdx.x / 4 % 2) +
-              static_cast<int>(threadIdx.x % 4) * 16),
-        unit(num_stages > 0 ? begin : end_unit) {
-    aim();
-  }
-  __device__ void aim() {
-#pragma unroll
-    for (int i = 0; i < 4; ++i) {
-      const int r = 4 * i + static_cast<int>(threadIdx.x) / 8 % 4;
-      has[i] = unit + r % Rows::kUnits < end;
-      rows[i] = args.w + (has[i] ? rows_of.row(unit, r) * args.k : 0);
-    }
+class GemvStream {
+ public:
+  /// `ring`: of this warp, [depth] stages that lie kGemvWarps stages apart.
+  __device__ GemvStream(const GemvArgs<E>& args, const Rows& rows, const unsigned char* ring,
+                        int begin, int end, int stages)
+      : rows_of_(rows),
+        first_(args.w + threadIdx.x / 32 * kGemvStage + piece() * 8),
+        place_(shared_address(ring) + static_cast<std::uint32_t>(gemv_swizzle(row(), piece()))),
+        k_(args.k),
+        end_(end),
+        stages_(stages),
+        unit_(stages > 0 ? begin : end) {
+    if (unit_ < end_) aim();
   }
   /// One group of copies, also past the end, so that waiting stays a count.
-  __device__ void copy(int slot) {
-    if (unit < end) {
-      const int k = k_lane + stage * kGemvWarps * kGemvStage;
-      const bool inside = k < args.k;
-      unsigned char* to = ring + slot * kGemvWarps * kGemvStageBytes + place;
+  __device__ __forceinline__ void copy(int slot) {
+    if (unit_ < end_) {
+      const std::uint32_t to = place_ + static_cast<std::uint32_t>(slot) * kGemvDepthBytes;
 #pragma unroll
-      for (int i = 0; i < 4; ++i)  // 4 rows on, the swizzle is the same
-        copy16_async(to + i * 512, rows[i] + (inside ? k : 0), has[i] && inside);
-      if (++stage == stages) {
-        stage = 0;
-        unit += Rows::kUnits;
-        aim();
+      for (int i = 0; i < 4; ++i) {  // 4 rows on, pieces are exchanged with those 64 bytes away
+        copy16_async((to ^ (i % 2 * 64u)) + i * 512u, at_[i]);
+        at_[i] += kGemvWarps * kGemvStage;
+      }
+      if (++stage_ == stages_) {
+        stage_ = 0;
+        unit_ += Rows::kUnits;
+        if (unit_ < end_) aim();
       }
     }
     copies_commit();
   }
+
+ private:
+  __device__ static int row() { return static_cast<int>(threadIdx.x) % 32 / 8; }
+  __device__ static int piece() { return static_cast<int>(threadIdx.x) % 8; }
+  /// Rows past the end of the share are its last row again: no other bytes come from memory.
+  __device__ void aim() {
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const int r = 4 * i + row(), back = max(0, unit_ + r % Rows::kUnits - (end_ - 1));
+      at_[i] = first_ + std::int64_t{rows_of_.row(unit_ - back, r)} * k_;
+    }
+  }
+
+  const Rows& rows_of_;
+  const E* const first_;       ///< This lane's elements of the first stage of row 0 of W.
+  const std::uint32_t place_;  ///< Of this lane's piece of row 0 of slot 0.
+  const int k_, end_, stages_;
+  int unit_, stage_ = 0;  ///< Of the next copy.
+  const E* at_[4];
 };
 
 /// Until the oldest of `depth` groups of copies has arrived. The instruction takes constants only.
@@ -136,60 +150,99 @@ __device__ __forceinline__ void gemv_wait_oldest(int depth) {
 /// Lane r of the warp gets the factor of row r's norm.
 template <typename E>
 __device__ float gemv_norm_factor(const GemvArgs<E>& args) {
+  constexpr int kLoads = 5;  // under way together: the parts of 160 blocks
   const int lane = threadIdx.x % 32;
-  float sums[kGemvMaxRows] = {};
-  for (int part = lane; part < args.parts; part += 32)
-#pragma unroll
-    for (int row = 0; row < kGemvMaxRows; ++row)
-      if (row < args.m) sums[row] += __ldcg(args.square_sums + row * args.parts + part);
   float factor = 0;
+  for (int row = 0; row < args.m; ++row) {
+    float sum = 0;
+    for (int base = 0; base < args.parts; base += 32 * kLoads) {
+      float part[kLoads];
 #pragma unroll
-  for (int row = 0; row < kGemvMaxRows; ++row) {
-    if (row >= args.m) break;
-    const float sum = warp_sum(sums[row]);
+      for (int i = 0; i < kLoads; ++i) {
+        const int at = base + i * 32 + lane;
+        part[i] = at < args.parts ? __ldcg(args.square_sums + row * args.parts + at) : 0.0f;
+      }
+#pragma unroll
+      for (int i = 0; i < kLoads; ++i) sum += part[i];
+    }
+    sum = warp_sum(sum);
     if (lane == row) factor = rsqrtf(sum / args.k + args.eps);
   }
   return factor;
 }
 
-/// Stages the warp's part of x, normed where that was left to this kernel: [step][m][32], so that
-/// a B fragment is one 16-byte load.
+/// Brings the warp's part of x to shared memory, normed where that was left to this kernel: lines
+/// of 128 bytes, [stage][m] of them, whose pieces are exchanged by the row's number.
 template <typename E>
-__device__ void gemv_stage_x(const GemvArgs<E>& args, int stages, E* to) {
-  constexpr int kBatch = 4;
-  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-  const int pieces = stages * kGemvStageSteps * args.m * (kGemvStep / 8);
-  const bool norms = args.norm_weight != nullptr;
-  float factors = 0;
-  for (int base = 0; base < pieces; base += 32 * kBatch) {
-    Vec<E, 8> v[kBatch];
-    Vec<float, 8> weights[kBatch] = {};  // past the end: 0 times anything but NaN
+class GemvStager {
+ public:
+  /// Before the PDL wait: the norm's weights are constants.
+  __device__ GemvStager(const GemvArgs<E>& args, int stages)
+      : args_(args), m_(args.m), pieces_(stages * args.m * kPieces) {
+    if (args.norm_weight != nullptr) load_weights(0);
+  }
+  /// After it. `to`: lines of this warp.
+  __device__ void run(unsigned char* to) {
+    const bool norms = args_.norm_weight != nullptr;
+    float factors = 0;
+    for (int base = 0; base < pieces_; base += 32 * kBatch) {
+      Vec<E, 8> v[kBatch];
 #pragma unroll
-    for (int b = 0; b < kBatch; ++b) {
-      const int i = base + b * 32 + lane, row = i / 4 % args.m, step = i / 4 / args.m;
-      const int k = (step / kGemvStageSteps * kGemvWarps + warp) * kGemvStage +
-                    step % kGemvStageSteps * kGemvStep + i % 4 * 8;
-      const bool inside = i < pieces && k < args.k;
-      uint4 bits = {0, 0, 0, 0};
-      if (inside) bits = __ldcg(reinterpret_cast<const uint4*>(args.x + row * args.x_stride + k));
-      v[b] = *reinterpret_cast<const Vec<E, 8>*>(&bits);
-      if (norms && inside) weights[b] = load_vec<float, 8>(args.norm_weight + k);
-    }
-    if (norms && base == 0) factors = gemv_norm_factor(args);  // while x is on its way
-#pragma unroll
-    for (int b = 0; b < kBatch; ++b) {
-      const int i = base + b * 32 + lane;
-      if (norms) {
-        const float factor = __shfl_sync(0xffffffffu, factors, i / 4 % args.m);
-#pragma unroll
-        for (int j = 0; j < 8; ++j)
-          v[b].at[j] = from_float<E>(to_float(v[b].at[j]) * factor * weights[b].at[j]);
+      for (int b = 0; b < kBatch; ++b) {
+        const Place at(*this, base + b * 32);
+        uint4 bits = {0, 0, 0, 0};
+        if (at.inside)
+          bits = __ldcg(reinterpret_cast<const uint4*>(args_.x + at.row * args_.x_stride + at.k));
+        v[b] = *reinterpret_cast<const Vec<E, 8>*>(&bits);
       }
-      if (i < pieces) store_vec(to + i * 8, v[b]);
+      if (norms && base == 0) factors = gemv_norm_factor(args_);  // while x is on its way
+      if (norms && base > 0) load_weights(base);
+#pragma unroll
+      for (int b = 0; b < kBatch; ++b) {
+        const Place at(*this, base + b * 32);
+        if (norms) {
+          const float factor = __shfl_sync(0xffffffffu, factors, at.row);
+#pragma unroll
+          for (int j = 0; j < 8; ++j)
+            v[b].at[j] = from_float<E>(to_float(v[b].at[j]) * factor * weights_[b].at[j]);
+        }
+        if (at.inside)
+          store_vec(reinterpret_cast<E*>(to + at.line * 128 + (at.piece ^ at.row) * 16), v[b]);
+      }
+    }
+    __syncwarp();
+  }
+
+ private:
+  static constexpr int kPieces = 8, kBatch = 4;  ///< 16 bytes; under way together.
+  struct Place {
+    int line, row, piece, k;
+    bool inside;
+    __device__ Place(const GemvStager& s, int first) {
+      const int i = first + static_cast<int>(threadIdx.x) % 32;
+      const int warp = static_cast<int>(threadIdx.x) / 32;
+      inside = i < s.pieces_;
+      line = i / kPieces;
+      piece = i % kPieces;
+      const int stage = s.m_.divide(line);
+      row = line - stage * s.args_.m;
+      k = (stage * kGemvWarps + warp) * kGemvStage + piece * 8;
+    }
+  };
+  __device__ void load_weights(int base) {
+#pragma unroll
+    for (int b = 0; b < kBatch; ++b) {
+      const Place at(*this, base + b * 32);
+      weights_[b] = {};
+      if (at.inside) weights_[b] = load_vec<float, 8>(args_.norm_weight + at.k);
     }
   }
-  __syncwarp();
-}
+
+  const GemvArgs<E>& args_;
+  const FastDivisor m_;
+  const int pieces_;
+  Vec<float, 8> weights_[kBatch];
+};
 
 /// Sums one tile over the warps and gives each to the epilogue: one barrier per tile, since the
 /// buffer of a tile is not written again before the barrier of the next. `sums` [warps][m][16].
@@ -217,35 +270,53 @@ __device__ __forceinline__ void gemv_finish_tile(float* sums, const float (&c)[4
   if (unit + kUnits + u < end) epilogue.load(column, unit + kUnits + u);
 }
 
-/// One stage: 16 rows x 64 elements of K against the rows of x.
-template <typename E>
-__device__ __forceinline__ void gemv_multiply_stage(const unsigned char* stage, const E* x, int m,
-                                                    float (&even)[4], float (&odd)[4]) {
-  const int g = threadIdx.x % 32 / 4, t = threadIdx.x % 4;
-#pragma unroll
-  for (int step = 0; step < kGemvStageSteps; ++step) {
-    const unsigned char* low = stage + gemv_swizzle(g, step) + t * 16;
-    const uint4 w0 = *reinterpret_cast<const uint4*>(low);
-    const uint4 w1 = *reinterpret_cast<const uint4*>(low + 8 * 128);
-    uint4 b = {0, 0, 0, 0};
-    if (g < m) b = *reinterpret_cast<const uint4*>(x + (step * m + g) * kGemvStep + t * 8);
-    const std::uint32_t first[4] = {w0.x, w1.x, w0.y, w1.y};
-    const std::uint32_t second[4] = {w0.z, w1.z, w0.w, w1.w};
-    mma16816<E>(even, first, b.x, b.y);
-    mma16816<E>(odd, second, b.z, b.w);
+/// One lane's view of a warp's stages of W and of its part of x, [stage][m] lines of 128 bytes:
+/// where it points ldmatrix at. All bases are multiples of 128 bytes.
+class GemvLane {
+ public:
+  /// `zeros`: 128 bytes, for the columns of mma beyond the rows of x.
+  __device__ GemvLane(const unsigned char* ring, const unsigned char* x, const unsigned char* zeros,
+                      int m) {
+    const int lane = threadIdx.x % 32, row = lane % 8, matrix = lane / 8;
+    weights_ = shared_address(ring) +
+               static_cast<std::uint32_t>(gemv_swizzle(row + matrix % 2 * 8, matrix / 2));
+    x_ = shared_address(row < m ? x : zeros) + static_cast<std::uint32_t>((matrix ^ row) * 16);
+    if (row < m) x_ += static_cast<std::uint32_t>(row * 128);
+    x_step_ = row < m ? static_cast<std::uint32_t>(m) * 128u : 0u;
   }
-}
+  /// The next stage: 16 rows x 64 elements of K against the rows of x.
+  template <typename E>
+  __device__ __forceinline__ void multiply(int slot, float (&even)[4], float (&odd)[4]) {
+    std::uint32_t w[4][4], x[2][4];
+    const std::uint32_t at = weights_ + static_cast<std::uint32_t>(slot) * kGemvDepthBytes;
+#pragma unroll
+    for (int step = 0; step < 4; ++step) load_matrices(w[step], at ^ (step * 32u));
+    load_matrices(x[0], x_);
+    load_matrices(x[1], x_ ^ 64u);
+    x_ += x_step_;
+    mma16816<E>(even, w[0], x[0][0], x[0][1]);
+    mma16816<E>(odd, w[1], x[0][2], x[0][3]);
+    mma16816<E>(even, w[2], x[1][0], x[1][1]);
+    mma16816<E>(odd, w[3], x[1][2], x[1][3]);
+  }
+  /// Back to the first stage of x.
+  __device__ void rewind(int stages) { x_ -= static_cast<std::uint32_t>(stages) * x_step_; }
+
+ private:
+  std::uint32_t weights_, x_, x_step_;
+};
 
 /// Grid: one block per SM. Dynamic shared memory: gemv_shared_bytes(m, k).
 template <typename E, typename Rows, typename Epilogue>
 __global__ void __launch_bounds__(kGemvThreads, 1)
     gemv_kernel(const GemvArgs<E> args, const Rows rows, Epilogue epilogue) {
-  extern __shared__ __align__(16) unsigned char shared[];
+  extern __shared__ __align__(128) unsigned char shared[];
+  __shared__ alignas(128) unsigned char zeros[128];
   const auto share = [&](unsigned block) {
     return static_cast<int>(std::int64_t{args.units} * block / gridDim.x);
   };
   const int begin = share(blockIdx.x), end = share(blockIdx.x + 1), warp = threadIdx.x / 32;
-  const int stages_of_row = (args.k + kGemvStage - 1) / kGemvStage;
+  const int stages_of_row = args.k / kGemvStage;
   const int stages = (stages_of_row + kGemvWarps - 1 - warp) / kGemvWarps;
   const int stages_before =
       stages_of_row / kGemvWarps * warp + min(warp, stages_of_row % kGemvWarps);
@@ -256,34 +327,37 @@ __global__ void __launch_bounds__(kGemvThreads, 1)
   const int column = static_cast<int>(threadIdx.x) / Rows::kUnits;
   const int first = begin + static_cast<int>(threadIdx.x) % Rows::kUnits;
   const bool is_mine = column < args.m && first < end;
+  if (threadIdx.x < 128) zeros[threadIdx.x] = 0;
+  GemvStager<E> stager(args, stages);
   if (is_mine) epilogue.before_wait(column, first);
+  __syncthreads();
   pdl_wait();
 
+  epilogue.start();
   if (is_mine) epilogue.load(column, first);
-  auto* sums = reinterpret_cast<float*>(shared + args.depth * kGemvDepthBytes);
+  unsigned char* x = shared + args.depth * kGemvDepthBytes + stages_before * args.m * 128;
+  auto* sums = reinterpret_cast<float*>(shared + args.depth * kGemvDepthBytes +
+                                        stages_of_row * args.m * 128);
   const int sums_size = kGemvWarps * args.m * kGemvTileRows;
-  E* x = reinterpret_cast<E*>(sums + 2 * sums_size) +
-         stages_before * kGemvStageSteps * args.m * kGemvStep;
-  gemv_stage_x(args, stages, x);
-  float even[4] = {0, 0, 0, 0}, odd[4] = {0, 0, 0, 0};
+  stager.run(x);
+  GemvLane lane(ring, x, zeros, args.m);
   int slot = 0;
   for (int unit = begin, parity = 0; unit < end; unit += Rows::kUnits, parity ^= 1) {
+    float even[4] = {0, 0, 0, 0}, odd[4] = {0, 0, 0, 0};
     for (int stage = 0; stage < stages; ++stage) {
       gemv_wait_oldest(args.depth);
       __syncwarp();
-      gemv_multiply_stage(ring + slot * kGemvWarps * kGemvStageBytes,
-                          x + stage * kGemvStageSteps * args.m * kGemvStep, args.m, even, odd);
+      lane.multiply<E>(slot, even, odd);
       __syncwarp();
       stream.copy(slot);
       slot = slot + 1 == args.depth ? 0 : slot + 1;
     }
+    lane.rewind(stages);
 #pragma unroll
     for (int r = 0; r < 4; ++r) even[r] += odd[r];
     gemv_finish_tile<Rows>(sums + parity * sums_size, even, args.m, unit, end, epilogue);
-#pragma unroll
-    for (int r = 0; r < 4; ++r) even[r] = odd[r] = 0;
   }
-  epilogue.finish(column);
+  epilogue.finish(column, begin, end);
 }
 
 /// Keeps the sums: y [m, rows], after scale and softcap.
@@ -293,13 +367,14 @@ struct GemvStore {
   std::int64_t y_stride;
   float scale, softcap;
   __device__ void before_wait(int, int) const {}
+  __device__ void start() const {}
   __device__ void load(int, int) const {}
   __device__ void operator()(int column, int unit, float sum, float) const {
     float value = sum * scale;
     if (softcap > 0.0f) value = softcap * tanhf(value / softcap);
     y[column * y_stride + unit] = from_float<Out>(value);
   }
-  __device__ void finish(int) const {}
+  __device__ void finish(int, int, int) const {}
 };
 
 inline std::size_t gemv_shared_bytes(std::int64_t m, std::int64_t k, int depth) {

@@ -7,6 +7,7 @@
 
 #include "kernels/add_norm.h"
 #include "kernels/cuda/matmul_cache.h"
+#include "kernels/cuda/peer_view.h"
 #include "kernels/device/cuda/context.h"
 #include "kernels/gate_up_act.h"
 #include "kernels/head.h"
@@ -27,6 +28,18 @@ template <typename T>
 bool gemv_add_norm(Context<Cuda>& ctx, TensorView<const T, Cuda> x, const T* w,
                    TensorView<T, Cuda> scratch, const AddNormArgs<T, Cuda>& args);
 
+/// The same with the sum over ranks inside, in rank order and in float: sums go to the other ranks
+/// from the kernel that makes them. Equal shapes, and GPUs with as many SMs, on all ranks.
+/// `pushed_at` (device) gets the GPU's clock when the first block's sums are on their way, or null.
+template <typename T>
+void gemv_reduce_add_norm(Context<Cuda>& ctx, const PeerView& peers, TensorView<const T, Cuda> x,
+                          const T* w, const AddNormArgs<T, Cuda>& args, std::uint64_t* pushed_at);
+/// Whether this rank can: equal arguments but for `pushed_at`; `scratch` is the plain product's
+/// place.
+template <typename T>
+bool can_gemv_reduce(Context<Cuda>& ctx, TensorView<const T, Cuda> x, const T* w,
+                     TensorView<T, Cuda> scratch, const AddNormArgs<T, Cuda>& args);
+
 /// `qkv_project` of up to 8 rows, of heads without a norm that are rotated whole.
 template <typename T>
 bool gemv_qkv(Context<Cuda>& ctx, const QkvArgs<T, Cuda>& args);
@@ -45,7 +58,9 @@ MatmulShape matmul_shape(const TensorView<const T, Cuda>& x, const TensorView<Ou
   return shape;
 }
 
-/// Whether a streaming kernel can multiply this, and the option and the choice of the GPU say so.
+/// Whether a streaming kernel can multiply this, and the option does not forbid it.
+bool can_stream(Context<Cuda>& ctx, const MatmulShape& shape, const void* x, const void* w);
+/// Whether it can, and the option and the choice of the GPU say so.
 /// y is the plain product's place, written when the choice is made by timing.
 bool streams_weights(Context<Cuda>& ctx, const MatmulShape& shape, const void* x, const void* w,
                      void* y);

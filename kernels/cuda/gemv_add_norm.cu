@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/cuda/gemv.cuh"
+#include "kernels/cuda/peer_device.cuh"
 
 namespace tandem::kernels {
 namespace {
 
-/// Adds the sums to the residual and keeps each block's share of the squares of its rows.
+/// Adds sums to the residual and keeps each block's share of the squares of its rows.
 template <typename E>
 struct AddNormEpilogue {
   E* residual;
@@ -17,6 +18,7 @@ struct AddNormEpilogue {
   float loaded = 0;  ///< The residual that the next sum is added to.
 
   __device__ void before_wait(int, int) const {}
+  __device__ void start() const {}
   __device__ void load(int column, int unit) {
     loaded = to_float(residual[column * residual_stride + unit]);
     if (bias != nullptr) loaded += scale * bias[unit];
@@ -26,7 +28,7 @@ struct AddNormEpilogue {
     residual[column * residual_stride + unit] = value;
     square += to_float(value) * to_float(value);
   }
-  __device__ void finish(int column) {
+  __device__ void finish(int column, int, int) {
     if (square_sums == nullptr) return;
 #pragma unroll
     for (int mask = GemvRows::kUnits / 2; mask > 0; mask >>= 1)
@@ -36,40 +38,155 @@ struct AddNormEpilogue {
   }
 };
 
-}  // namespace
+/// The same of sums that are first added over ranks. Each goes to all ranks as it is made, beside
+/// the number of this exchange in one 8-byte store (NCCL's low-latency protocol): while the block
+/// multiplies its next tile they travel. `finish` adds what arrived, in rank order and in float. A
+/// block waits for the same block of the other ranks only.
+template <typename E>
+struct ReduceAddNormEpilogue {
+  AddNormEpilogue<E> add;
+  PeerView peers;
+  const std::byte* own;  ///< This rank's workspace.
+  int hidden;
+  std::uint64_t* pushed_at;  ///< Or null.
+  std::uint32_t epoch;
+  std::int64_t mine;  ///< This rank's part of the exchange's half of the peers' memory.
 
+  __device__ void before_wait(int, int) const {}
+  __device__ void load(int, int) const {}
+  /// The epoch is the kernel's before: it can be read when that one is done.
+  __device__ void start() {
+    const std::uint32_t last = *const_cast<const volatile std::uint32_t*>(epoch_word());
+    epoch = last == 0xffffffffu ? 2u : last + 1u;  // 0 is what memory starts with
+    mine = PeerLayout{peers.size}.sums(epoch & 1, peers.rank);
+  }
+  __device__ void operator()(int column, int unit, float sum, float) const {
+    const std::uint64_t word =
+        static_cast<std::uint64_t>(epoch) << 32 | static_cast<std::uint32_t>(__float_as_int(sum));
+    const std::int64_t at = mine + (std::int64_t{column} * hidden + unit) * 8;
+#pragma unroll
+    for (int r = 0; r < kMaxPeers; ++r)  // constant indices: the addresses stay in registers
+      if (r < peers.size)
+        asm volatile("st.relaxed.sys.global.u64 [%0], %1;" ::"l"(peers.peers[r] + at), "l"(word)
+                     : "memory");
+  }
+  __device__ void finish(int column, int begin, int end) {
+    if (pushed_at != nullptr && blockIdx.x + threadIdx.x == 0) *pushed_at = global_timer_ns();
+    SpinGuard guard(peers);
+    const std::byte* from = own + PeerLayout{peers.size}.sums(epoch & 1, 0);
+    if (column < add.m)
+      for (int unit = begin + static_cast<int>(threadIdx.x) % GemvRows::kUnits; unit < end;
+           unit += GemvRows::kUnits) {
+        add.load(column, unit);
+        add(column, unit, total(from + (std::int64_t{column} * hidden + unit) * 8, guard), 0);
+      }
+    add.finish(column, begin, end);
+    __syncthreads();
+    if (threadIdx.x == 0) *epoch_word() = epoch;
+  }
+
+ private:
+  __device__ std::uint32_t* epoch_word() const { return peers.sums_epochs + blockIdx.x; }
+  __device__ float total(const std::byte* at, SpinGuard& guard) const {
+    std::uint64_t words[kMaxPeers];
+    bool ready;
+    do {
+      ready = true;
+#pragma unroll
+      for (int r = 0; r < kMaxPeers; ++r)
+        if (r < peers.size)
+          asm volatile("ld.relaxed.sys.global.u64 %0, [%1];"
+                       : "=l"(words[r])
+                       : "l"(at + r * PeerLayout::sums_bytes())
+                       : "memory");
+#pragma unroll
+      for (int r = 0; r < kMaxPeers; ++r)
+        if (r < peers.size) ready = ready && words[r] >> 32 == epoch;
+    } while (!ready && !guard.expired());
+    float sum = 0;
+#pragma unroll
+    for (int r = 0; r < kMaxPeers; ++r)
+      if (r < peers.size) sum += __int_as_float(static_cast<int>(words[r] & 0xffffffffu));
+    return sum;
+  }
+};
+
+/// What both kinds need, and a place for the norm that is left to the next op.
 template <typename T>
-bool gemv_add_norm(Context<Cuda>& ctx, TensorView<const T, Cuda> x, const T* w,
-                   TensorView<T, Cuda> scratch, const AddNormArgs<T, Cuda>& args) {
-  if (args.post_norm.weight != nullptr || args.residual.cols % 8 != 0 ||
-      args.residual.stride % 8 != 0 || args.normed.stride % 8 != 0 ||
-      !aligned_to(args.residual.data, 16) || !aligned_to(args.normed.data, 16) ||
-      !streams_weights(ctx, matmul_shape(x, scratch), x.data, w, scratch.data))
-    return false;
+AddNormEpilogue<cuda_t<T>> make_epilogue(Context<Cuda>& ctx, const AddNormArgs<T, Cuda>& args) {
   AddNormEpilogue<cuda_t<T>> epilogue{};
   epilogue.residual = to_cuda(args.residual.data);
   epilogue.residual_stride = args.residual.stride;
   epilogue.bias = args.bias;
   epilogue.scale = args.scale;
-  epilogue.m = static_cast<int>(x.rows);
-  const auto matmul = gemv_args<T>(x, w, args.residual.cols, nullptr);
-  const bool defers = args.deferred != nullptr && args.next_norm.weight != nullptr;
-  if (defers) {
-    epilogue.square_sums = ctx.square_sums().data;
-    *args.deferred = {args.residual, args.normed, args.next_norm, epilogue.square_sums,
-                      ctx.num_sms()};
-  }
-  launch_gemv<GemvRows>(ctx, matmul, epilogue);
-  if (defers || args.normed.data == nullptr) return true;
+  epilogue.m = static_cast<int>(args.residual.rows);
+  if (args.deferred == nullptr || args.next_norm.weight == nullptr) return epilogue;
+  epilogue.square_sums = ctx.square_sums().data;
+  *args.deferred = {args.residual, args.normed, args.next_norm, epilogue.square_sums,
+                    ctx.num_sms()};
+  return epilogue;
+}
+
+template <typename T>
+bool can_add(const AddNormArgs<T, Cuda>& args) {
+  return args.post_norm.weight == nullptr && args.residual.cols % 8 == 0 &&
+         args.residual.stride % 8 == 0 && args.normed.stride % 8 == 0 &&
+         aligned_to(args.residual.data, 16) && aligned_to(args.normed.data, 16);
+}
+
+/// The norm, if nobody else is to apply it.
+template <typename T>
+void norm_now(Context<Cuda>& ctx, const AddNormArgs<T, Cuda>& args) {
+  const bool deferred = args.deferred != nullptr && args.next_norm.weight != nullptr;
+  if (deferred || args.normed.data == nullptr) return;
   AddNormArgs<T, Cuda> norm_only = args;
   norm_only.branch = {};
   add_norm(ctx, norm_only);
+}
+
+}  // namespace
+
+template <typename T>
+bool gemv_add_norm(Context<Cuda>& ctx, TensorView<const T, Cuda> x, const T* w,
+                   TensorView<T, Cuda> scratch, const AddNormArgs<T, Cuda>& args) {
+  if (!can_add(args) || !streams_weights(ctx, matmul_shape(x, scratch), x.data, w, scratch.data))
+    return false;
+  const auto matmul = gemv_args<T>(x, w, args.residual.cols, nullptr);
+  launch_gemv<GemvRows>(ctx, matmul, make_epilogue(ctx, args));
+  norm_now(ctx, args);
   return true;
 }
 
-template bool gemv_add_norm(Context<Cuda>&, TensorView<const BFloat16, Cuda>, const BFloat16*,
-                            TensorView<BFloat16, Cuda>, const AddNormArgs<BFloat16, Cuda>&);
-template bool gemv_add_norm(Context<Cuda>&, TensorView<const Float16, Cuda>, const Float16*,
-                            TensorView<Float16, Cuda>, const AddNormArgs<Float16, Cuda>&);
+template <typename T>
+bool can_gemv_reduce(Context<Cuda>& ctx, TensorView<const T, Cuda> x, const T* w,
+                     TensorView<T, Cuda> scratch, const AddNormArgs<T, Cuda>& args) {
+  return can_add(args) && ctx.num_sms() <= kMaxSumsBlocks &&
+         args.residual.rows * args.residual.cols <= PeerLayout::kSums &&
+         can_stream(ctx, matmul_shape(x, scratch), x.data, w);
+}
+
+template <typename T>
+void gemv_reduce_add_norm(Context<Cuda>& ctx, const PeerView& peers, TensorView<const T, Cuda> x,
+                          const T* w, const AddNormArgs<T, Cuda>& args, std::uint64_t* pushed_at) {
+  ReduceAddNormEpilogue<cuda_t<T>> epilogue{};
+  epilogue.add = make_epilogue(ctx, args);
+  epilogue.peers = peers;
+  epilogue.own = peers.peers[peers.rank];
+  epilogue.hidden = static_cast<int>(args.residual.cols);
+  epilogue.pushed_at = pushed_at;
+  launch_gemv<GemvRows>(ctx, gemv_args<T>(x, w, args.residual.cols, nullptr), epilogue);
+  norm_now(ctx, args);
+}
+
+#define TANDEM_INSTANTIATE(T)                                                                    \
+  template bool gemv_add_norm(Context<Cuda>&, TensorView<const T, Cuda>, const T*,               \
+                              TensorView<T, Cuda>, const AddNormArgs<T, Cuda>&);                 \
+  template bool can_gemv_reduce(Context<Cuda>&, TensorView<const T, Cuda>, const T*,             \
+                                TensorView<T, Cuda>, const AddNormArgs<T, Cuda>&);               \
+  template void gemv_reduce_add_norm(Context<Cuda>&, const PeerView&, TensorView<const T, Cuda>, \
+                                     const T*, const AddNormArgs<T, Cuda>&, std::uint64_t*);
+TANDEM_INSTANTIATE(BFloat16)
+TANDEM_INSTANTIATE(Float16)
+#undef TANDEM_INSTANTIATE
 
 }  // namespace tandem::kernels

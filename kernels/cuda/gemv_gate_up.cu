@@ -13,6 +13,7 @@ struct GateUpEpilogue {
   const float* bias;
   GateActivation activation;
   __device__ void before_wait(int, int) const {}
+  __device__ void start() const {}
   __device__ void load(int, int) const {}
   __device__ void operator()(int column, int unit, float gate, float up) const {
     if (bias != nullptr) {
@@ -21,7 +22,7 @@ struct GateUpEpilogue {
     }
     out[column * out_stride + unit] = from_float<E>(activate(activation, gate) * up);
   }
-  __device__ void finish(int) const {}
+  __device__ void finish(int, int, int) const {}
 };
 
 }  // namespace

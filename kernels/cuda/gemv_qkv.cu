@@ -10,9 +10,9 @@ namespace {
 struct RopePairs {
   static constexpr int kUnits = 8;
   int half;  ///< head_dim / 2
-  __device__ std::int64_t row(int unit, int r) const {
+  __device__ int row(int unit, int r) const {
     const int j = unit + r % 8;
-    return j / half * 2 * half + j % half + r / 8 * half;
+    return j + (j / half + r / 8) * half;
   }
 };
 
@@ -32,6 +32,7 @@ struct QkvGemvEpilogue {
         e.chunk_table[std::int64_t{e.slots[token]} * e.table_stride + position / kChunkTokens];
     cached = e.kv_base + chunk * e.chunk_stride + position % kChunkTokens * e.head_dim;
   }
+  __device__ void start() const {}
   __device__ void load(int, int unit) {
     const int half = e.head_dim / 2, head = unit / half;
     turn = {1.0f, 0.0f};
@@ -55,7 +56,7 @@ struct QkvGemvEpilogue {
     to[i] = from_float<E>(position < 0 ? 0.0f : low);
     to[i + half] = from_float<E>(position < 0 ? 0.0f : high);
   }
-  __device__ void finish(int) const {}
+  __device__ void finish(int, int, int) const {}
 };
 
 }  // namespace

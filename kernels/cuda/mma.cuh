@@ -24,6 +24,10 @@ __device__ __forceinline__ void copy16_async(void* shared, const void* global, b
                "l"(global), "r"(take ? 16 : 0)
                : "memory");
 }
+/// The same, always, to an address in shared memory.
+__device__ __forceinline__ void copy16_async(std::uint32_t shared, const void* global) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared), "l"(global) : "memory");
+}
 __device__ __forceinline__ void copies_commit() {
   asm volatile("cp.async.commit_group;" ::: "memory");
 }
@@ -33,11 +37,14 @@ __device__ __forceinline__ void copies_wait() {
   asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
 }
 
-__device__ __forceinline__ void load_matrices(std::uint32_t (&r)[4], const void* shared) {
+__device__ __forceinline__ void load_matrices(std::uint32_t (&r)[4], std::uint32_t shared) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-               : "r"(shared_address(shared))
+               : "r"(shared)
                : "memory");
+}
+__device__ __forceinline__ void load_matrices(std::uint32_t (&r)[4], const void* shared) {
+  load_matrices(r, shared_address(shared));
 }
 __device__ __forceinline__ void load_matrices_transposed(std::uint32_t (&r)[4],
                                                          const void* shared) {

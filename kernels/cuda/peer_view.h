@@ -16,13 +16,15 @@ inline constexpr int kPeerBlocks = 128;  ///< Largest grid of a peer kernel; all
 /// Kernel families with counters and regions of their own: mixing them in any order is safe.
 enum class PeerFamily : std::int32_t { kPush, kPull, kTwoShot };
 inline constexpr int kPeerFamilies = 3;
+inline constexpr int kMaxSumsBlocks = 256;  ///< Of a matmul that adds over ranks: one per SM.
 
 struct PeerView {
   std::int32_t rank = 0, size = 1;
-  std::byte* peers[kMaxPeers] = {};     ///< [size] workspaces; peers[rank] is local.
-  std::uint32_t* epochs = nullptr;      ///< [kPeerFamilies, kPeerBlocks] calls so far, local.
-  std::uint32_t* error_word = nullptr;  ///< Local; not 0: every spin returns at once.
-  std::int32_t max_blocks = kPeerBlocks;    ///< Of a grid; equal on all ranks.
+  std::byte* peers[kMaxPeers] = {};       ///< [size] workspaces; peers[rank] is local.
+  std::uint32_t* epochs = nullptr;        ///< [kPeerFamilies, kPeerBlocks] calls so far, local.
+  std::uint32_t* sums_epochs = nullptr;   ///< [kMaxSumsBlocks] the same of matmuls with their sums.
+  std::uint32_t* error_word = nullptr;    ///< Local; not 0: every spin returns at once.
+  std::int32_t max_blocks = kPeerBlocks;  ///< Of a grid; equal on all ranks.
   std::int32_t row_blocks = 0;  ///< Blocks that share a row that is normed; 0: `row_grid` decides.
   std::uint64_t spin_limit_ns = 120'000'000'000;  ///< A longer spin sets the error word.
 };
@@ -49,7 +51,14 @@ struct PeerLayout {
   constexpr std::int64_t pull(std::int64_t region, std::int64_t half, std::int64_t block) const {
     return push(2, 0, 0) + ((region * 2 + half) * kPeerBlocks + block) * kPullPacks * 16;
   }
-  constexpr std::int64_t size_bytes() const { return pull(3, 0, 0); }
+  /// [half][source] of kSums 8-byte words, each a float beside the epoch: sums of a matmul that are
+  /// added over ranks where they are made.
+  static constexpr std::int64_t kSums = 65536;
+  static constexpr std::int64_t sums_bytes() { return kSums * 8; }
+  constexpr std::int64_t sums(std::int64_t half, std::int64_t source) const {
+    return pull(3, 0, 0) + (half * size + source) * sums_bytes();
+  }
+  constexpr std::int64_t size_bytes() const { return sums(2, 0); }
 };
 
 }  // namespace tandem::kernels

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "kernels/device/cuda/graph.h"
+#include "kernels/linear.h"
 #include "parity/gpu.h"
 #include "support/mpi_world.h"
 
@@ -37,6 +38,7 @@ class CudaRanks : public ::testing::Test {
     const MpiSession& session = tandem::testing::world();
     CudaOptions options;
     options.device = session.local_rank() % gpus;
+    options.decode_matmul = DecodeMatmul::kStreaming;
     world_->shared = session.local_size() > gpus;
     world_->ctx = std::make_unique<Context<Cuda>>(options);
     if (world_->shared) {
@@ -104,6 +106,70 @@ TEST_F(CudaRanks, OwnKernelsSumBitwiseBackToBack) {
     }
   }
   comm().set_table(before);
+}
+
+/// A matmul that adds its sums over ranks where it makes them: equal to the ranks' plain products
+/// added in rank order in float, bit for bit, call after call, eager and replayed. Ranks have
+/// different shares of K.
+TEST_F(CudaRanks, MatmulAddsItsSumsOverRanksBitwise) {
+  if (comm().size() == 1) GTEST_SKIP() << "one rank";
+  using T = BFloat16;
+  constexpr std::int64_t kHidden = 1048;
+  constexpr int kEager = 3, kReplays = 2;
+  const std::int64_t k = 64 * (comm().rank() + 2);
+  const kernels::LinearWeight<T, Cuda> w(
+      ctx(), upload(ctx(), input<T>(comm().rank(), kHidden * k, 1)), kHidden, k);
+  for (const std::int64_t m : {1, 3, 8}) {
+    const auto x = upload(ctx(), input<T>(comm().rank(), m * k, 2));
+    const std::vector<T> start = input<T>(0, m * kHidden, 3);
+    const auto residual = upload(ctx(), start);
+    const Buffer<T, Cuda> partial(m * kHidden), normed(m * kHidden);
+    const Buffer<float, Cuda> product(m * kHidden);
+    const auto weight = upload(ctx(), std::vector<float>(kHidden, 1.5f));
+    const TensorView<const T, Cuda> x_view(x.data(), m, k);
+    kernels::matmul<T, float>(ctx(), x_view, w, product.view(m, kHidden));
+    const auto own = download(ctx(), product.data(), product.size());
+    const auto all = world_->control.all_gather(
+        std::string(reinterpret_cast<const char*>(own.data()), own.size() * sizeof(float)));
+
+    kernels::DeferredNorm<T, Cuda> deferred;
+    kernels::AddNormArgs<T, Cuda> args;
+    args.branch = {partial.data(), m, kHidden};
+    args.scale = 0.75f;
+    args.residual = residual.view(m, kHidden);
+    args.next_norm = {weight.data(), 1e-5f};
+    args.normed = normed.view(m, kHidden);
+    args.deferred = &deferred;
+    const auto call = [&] {
+      ASSERT_TRUE(comm().project_reduce_add_norm(ctx(), x_view, w, partial.view(m, kHidden), args,
+                                                 Activity::kProject));
+    };
+    for (int i = 0; i < kEager; ++i) call();
+    Graph<Cuda> graph = Graph<Cuda>::capture(ctx(), call);
+    for (int i = 0; i < kReplays; ++i) graph.launch(ctx().compute());
+    const auto got = download(ctx(), residual.data(), residual.size());
+    for (std::size_t i = 0; i < got.size(); ++i) {
+      float total = 0;
+      for (const std::string& rank : all) total += reinterpret_cast<const float*>(rank.data())[i];
+      T want = start[i];
+      for (int n = 0; n < kEager + kReplays; ++n)
+        want = T(std::fma(0.75f, total, static_cast<float>(want)));
+      ASSERT_EQ(got[i].bits, want.bits) << m << " rows, element " << i;
+    }
+    kernels::apply_deferred(ctx(), &deferred);
+    const auto rows = download(ctx(), normed.data(), normed.size());
+    for (std::int64_t row = 0; row < m; ++row) {
+      double square = 0;
+      for (std::int64_t i = 0; i < kHidden; ++i)
+        square += std::pow(static_cast<float>(got[static_cast<std::size_t>(row * kHidden + i)]), 2);
+      const double factor = 1.5 / std::sqrt(square / kHidden + 1e-5);
+      for (std::int64_t i = 0; i < kHidden; ++i) {
+        const auto at = static_cast<std::size_t>(row * kHidden + i);
+        const double want = static_cast<float>(got[at]) * factor;
+        ASSERT_NEAR(static_cast<float>(rows[at]), want, 0.01 * std::abs(want)) << row << " " << i;
+      }
+    }
+  }
 }
 
 TEST_F(CudaRanks, NcclSumsOnTheCommStream) {

@@ -99,9 +99,27 @@ std::int64_t Stamps<Cuda>::begin(Activity activity, const OpWork& work) {
 
 void Stamps<Cuda>::end(std::int64_t op) {
   if (op == Recorder::kNone) return;
+  if (op == handed_from_) {
+    op = handed_to_;
+    handed_from_ = Recorder::kNone;
+  }
   list_->ops[static_cast<std::size_t>(op)].end = place();
   annotate_end();
   --depth_;
+}
+
+std::uint64_t* Stamps<Cuda>::reserve() {
+  if (skipping_ != Recorder::kNone || depth_ == 0) return nullptr;
+  TANDEM_ASSERT(list_->used < kMaxStamps, "more than ", kMaxStamps, " stamps in a step");
+  reserved_ = list_->used++;
+  return device_.data() + reserved_;
+}
+
+void Stamps<Cuda>::hand_over(Activity activity, const OpWork& work) {
+  handed_from_ = static_cast<std::int64_t>(list_->ops.size()) - 1;
+  handed_to_ = handed_from_ + 1;
+  list_->ops.back().end = reserved_;
+  list_->ops.push_back({activity, layer_, work, reserved_, reserved_});
 }
 
 void Stamps<Cuda>::end_unstamped_layers() {

@@ -60,6 +60,12 @@ class Stamps<Cuda> {
   /// What OpTimer calls, inside `into`.
   std::int64_t begin(Activity activity, const OpWork& work);
   void end(std::int64_t op);
+  /// For an op whose second part is another activity inside the same kernel: the place that the
+  /// kernel itself writes in between, or null when this layer is not stamped ...
+  std::uint64_t* reserve();
+  /// ... and, once it is enqueued: the op that is open ends there, `activity` goes on until its
+  /// end.
+  void hand_over(Activity activity, const OpWork& work);
   void set_layer(int layer) { layer_ = static_cast<std::int16_t>(layer); }
 
  private:
@@ -95,6 +101,8 @@ class Stamps<Cuda> {
   std::int16_t layer_ = -1, skipped_layer_ = -1;
   int depth_ = 0, last_ = -1;                ///< Open ops; the place written last.
   std::int64_t skipping_ = Recorder::kNone;  ///< The open kLayers op.
+  int reserved_ = -1;                        ///< The place that a kernel writes.
+  std::int64_t handed_from_ = Recorder::kNone, handed_to_ = Recorder::kNone;
 };
 
 }  // namespace tandem
