@@ -14,7 +14,8 @@ inline constexpr int kDecodeTileTokens = 16;  // of one warp; a chunk is 4 tiles
 inline constexpr int kDecodeStages = 2;  // 70 KB at head size 128: room for a matmul's block beside
 inline constexpr int kDecodeMaxQHeads = 256;
 inline constexpr int kDecodeGroupRows = 16;
-inline constexpr int kDecodeMinChunks = 2;  // of a split: fewer are not worth a combination
+inline constexpr int kDecodeMinChunks = 2;    // of a split
+inline constexpr int kDecodeWholeChunks = 4;  // of a row that is not split: to combine takes longer
 
 template <typename E>
 struct DecodeParams {
@@ -61,7 +62,9 @@ __device__ Share share_of(const DecodeParams<E>& p, int first_chunk, int chunks)
   }
   total = __reduce_add_sync(0xffffffffu, total) * gridDim.y;
   const int per_block = max(kDecodeMinChunks, (total + p.target_blocks - 1) / p.target_blocks);
-  const int splits = min(static_cast<int>(gridDim.x), (chunks + per_block - 1) / per_block);
+  const int wanted =
+      chunks <= kDecodeWholeChunks ? min(chunks, 1) : (chunks + per_block - 1) / per_block;
+  const int splits = min(static_cast<int>(gridDim.x), wanted);
   const int split = blockIdx.x;
   if (splits == 0) return {0, 0, 0};
   return {splits, first_chunk + chunks * split / splits,

@@ -76,7 +76,8 @@ class RateProbe {
     for (const int tokens : grid_.prefill) {
       AttentionProbe<D> probe(ctx_, grid_.attention, 0);
       probe.prepare_prefill(tokens);
-      prefill.emplace_back(probe.flops(), time_us(probe.layers(), [&] { probe.run(); }));
+      // A prefill is eager, and a capture would get another kernel.
+      prefill.emplace_back(probe.flops(), median_us(probe.layers(), [&] { probe.run(); }));
     }
     rates.decode_attention = TimeCurve(std::move(decode));
     rates.prefill_attention = TimeCurve(std::move(prefill));
@@ -89,17 +90,21 @@ class RateProbe {
 
   /// Microseconds of one of the `ops` that `body` enqueues: the median run of the slowest rank.
   double time_us(double ops, const std::function<void()>& body) {
-    using Clock = std::chrono::steady_clock;
     body();  // shapes are tuned outside of the capture
     ctx_.compute().synchronize();
     Graph<D> graph = Graph<D>::capture(ctx_, body);
-    graph.launch(ctx_.compute());
+    return median_us(ops, [&] { graph.launch(ctx_.compute()); });
+  }
+  /// The same of what `enqueue` enqueues.
+  double median_us(double ops, const std::function<void()>& enqueue) {
+    using Clock = std::chrono::steady_clock;
+    enqueue();
     ctx_.compute().synchronize();
     control_.barrier();
     std::vector<double> times;
     for (int run = 0; run < kRuns; ++run) {
       const auto start = Clock::now();
-      graph.launch(ctx_.compute());
+      enqueue();
       ctx_.compute().synchronize();
       times.push_back(std::chrono::duration<double, std::micro>(Clock::now() - start).count());
     }
