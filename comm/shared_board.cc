@@ -69,7 +69,7 @@ SharedBoard::SharedBoard(void* memory, std::size_t size_bytes, int rank, int ran
       size_bytes_(size_bytes),
       rank_(rank),
       ranks_(ranks),
-      looks_(ranks <= ::sysconf(_SC_NPROCESSORS_ONLN) ? 64 : 1) {}
+      looks_(ranks <= ::sysconf(_SC_NPROCESSORS_ONLN) ? 512 : 1) {}
 
 std::unique_ptr<SharedBoard> SharedBoard::create(ControlPlane& control) {
   const bool first = control.rank() == 0;

@@ -32,7 +32,7 @@ class SharedBoard {
   std::byte* memory_;  ///< [ranks] counts of exchanges, one per cache line; [2, ranks] slots
   std::size_t size_bytes_;
   int rank_, ranks_;
-  int looks_;  ///< At a count before it is one poll: some microseconds, unless cores are scarce.
+  int looks_;  ///< At a count in one poll; with cores to spare, more than a usual skew lasts.
   std::uint64_t exchanges_ = 0;
 };
 

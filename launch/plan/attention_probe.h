@@ -25,9 +25,11 @@ struct DecodePoint {
 template <Device D>
 class AttentionProbe {
  public:
-  /// Layers are repeated until their keys and values take `pool_bytes`.
-  AttentionProbe(Context<D>& ctx, const AttentionShape& shape, std::int64_t pool_bytes)
-      : ctx_(ctx), shape_(shape), pool_bytes_(pool_bytes) {}
+  /// Layers are repeated until their keys and values take `pool_bytes`, but at most so often: a
+  /// step finds them in memory, because weights have pushed them out of the caches.
+  AttentionProbe(Context<D>& ctx, const AttentionShape& shape, std::int64_t pool_bytes,
+                 int most_layers)
+      : ctx_(ctx), shape_(shape), pool_bytes_(pool_bytes), most_layers_(most_layers) {}
 
   void prepare_decode(const DecodePoint& point) {
     std::vector<std::int32_t> positions(static_cast<std::size_t>(point.rows), point.context - 1);
@@ -89,9 +91,8 @@ class AttentionProbe {
 
   void fill(int sequences, int context, const std::vector<std::int32_t>& positions,
             const std::vector<std::int32_t>& slots) {
-    constexpr int kMostLayers = 32;
     const auto tokens = static_cast<std::int32_t>(positions.size());
-    layers_ = std::clamp(static_cast<int>(double(pool_bytes_) / kv_bytes()), 4, kMostLayers);
+    layers_ = std::clamp(static_cast<int>(double(pool_bytes_) / kv_bytes()), 4, most_layers_);
     const int chunks = (context + kernels::kChunkTokens - 1) / kernels::kChunkTokens;
     kv_.num_kv_heads = shape_.kv_heads;
     kv_.head_dim = shape_.head_dim;
@@ -119,7 +120,7 @@ class AttentionProbe {
   Context<D>& ctx_;
   AttentionShape shape_;
   std::int64_t pool_bytes_;
-  int layers_ = 1;
+  int most_layers_, layers_ = 1;
   double kv_tokens_ = 0, pairs_ = 0;
   Buffer<T, D> cache_, q_, out_;
   Buffer<std::int32_t, D> table_, map_, positions_, slots_, segments_;

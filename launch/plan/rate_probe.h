@@ -32,17 +32,19 @@ struct ProbeGrid {
   std::vector<DecodePoint> decode;
   std::vector<int> prefill;  ///< Tokens of a prompt.
   AttentionShape attention;
+  int most_layers = 0;                 ///< Of attention that are timed at once.
   std::vector<std::int64_t> messages;  ///< Bytes
 };
 
 inline ProbeGrid probe_grid(Cpu) {
   return {{{512, 256}, {2048, 512}, {4096, 1024}, {8192, 2048}},
-          {1, 4, 16, 64, 256},
+          {1, 4, 8, 16, 32, 64, 256, 512},
           std::int64_t{96} << 20,
           1e9,
           {{1, 64}, {1, 512}, {4, 512}, {16, 1024}},
           {32, 128, 512, 1024},
           {9, 3, 64},
+          2048,
           {256, 1 << 10, 8 << 10, 64 << 10, 1 << 20, 8 << 20}};
 }
 
@@ -54,6 +56,7 @@ inline ProbeGrid probe_grid(Cuda) {
           {{1, 64}, {1, 1024}, {4, 1024}, {32, 1024}, {64, 4096}},
           {128, 512, 2048, 8192},
           {32, 8, 128},
+          32,
           {1 << 10, 8 << 10, 64 << 10, 256 << 10, 1 << 20, 16 << 20, 128 << 20}};
 }
 
@@ -68,13 +71,13 @@ class RateProbe {
     measure_elementwise(rates);
     std::vector<std::pair<double, double>> decode, prefill;
     for (const DecodePoint& point : grid_.decode) {
-      AttentionProbe<D> probe(ctx_, grid_.attention, grid_.pool_bytes);
+      AttentionProbe<D> probe(ctx_, grid_.attention, grid_.pool_bytes, grid_.most_layers);
       probe.prepare_decode(point);
       const double work = std::is_same_v<D, Cuda> ? probe.kv_bytes() : probe.flops();
       decode.emplace_back(work, time_us(probe.layers(), [&] { probe.run(); }));
     }
     for (const int tokens : grid_.prefill) {
-      AttentionProbe<D> probe(ctx_, grid_.attention, 0);
+      AttentionProbe<D> probe(ctx_, grid_.attention, 0, grid_.most_layers);
       probe.prepare_prefill(tokens);
       // A prefill is eager, and a capture would get another kernel.
       prefill.emplace_back(probe.flops(), median_us(probe.layers(), [&] { probe.run(); }));
