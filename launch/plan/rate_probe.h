@@ -228,12 +228,43 @@ class RateProbe {
       const int ops = bytes <= (64 << 10) ? 32 : 4;
       const Buffer<T, D> data = filled(bytes / std::int64_t{sizeof(T)});
       fill_zero(ctx_, data.data(), data.size_bytes());
-      points.emplace_back(bytes, time_us(ops, [&] {
-                            for (int i = 0; i < ops; ++i)
-                              communicator.all_reduce_sum(ctx_, data.span());
-                          }));
+      const auto sum = [&] { communicator.all_reduce_sum(ctx_, data.span()); };
+      double us = time_us(ops, [&] {
+        for (int i = 0; i < ops; ++i) sum();
+      });
+      if constexpr (std::is_same_v<D, Cpu>) us = std::max(us, time_behind_work(ops, sum));
+      points.emplace_back(bytes, us);
     }
     rates.all_reduce = TimeCurve(std::move(points));
+  }
+
+  /// What `sum` adds to matmuls that it is behind, as in a step: whoever is late there, as ranks on
+  /// a host's cores are in turns, is waited for here.
+  double time_behind_work(int ops, const std::function<void()>& sum) {
+    constexpr std::int64_t kSize = 1024;
+    std::vector<kernels::LinearWeight<T, D>> weights;
+    for (int i = 0; i < 32; ++i) weights.emplace_back(ctx_, filled(kSize * kSize), kSize, kSize);
+    const Buffer<T, D> x = filled(kSize), y(kSize);
+    const auto work = [&](int i) {
+      kernels::matmul<T, T>(ctx_, TensorView<const T, D>(x.data(), 1, kSize),
+                            weights[static_cast<std::size_t>(i)], y.view(1, kSize));
+    };
+    using Clock = std::chrono::steady_clock;
+    const auto seconds = [&](bool with_sums) {
+      control_.barrier();
+      const auto start = Clock::now();
+      for (int i = 0; i < ops; ++i) {
+        work(i);
+        if (with_sums) sum();
+      }
+      return std::chrono::duration<double>(Clock::now() - start).count();
+    };
+    // In turns, because a host's other work comes and goes.
+    std::vector<double> added;
+    for (int run = 0; run < 3 * kRuns; ++run) added.push_back(seconds(true) - seconds(false));
+    std::sort(added.begin(), added.end());
+    const double ns = added[added.size() / 2] / ops * 1e9;
+    return static_cast<double>(control_.max(static_cast<std::int64_t>(ns))) / 1000;
   }
 
   Context<D>& ctx_;
