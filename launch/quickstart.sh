@@ -57,9 +57,7 @@ done
 [[ $ranks =~ ^[1-9][0-9]*$ ]] || { echo "--ranks $ranks is no number of ranks; use for example --ranks 2" >&2; exit 2; }
 
 bash launch/install_packages.sh build
-if [ ! -f "$build/build.ninja" ]; then
-  cmake -S . -B "$build" -G Ninja -DTANDEM_TESTS=OFF -DTANDEM_PRECOMPILE=ON >/dev/null
-fi
+if [ ! -f "$build/build.ninja" ]; then cmake -S . -B "$build" -G Ninja -DTANDEM_TESTS=OFF >/dev/null; fi
 cmake --build "$build" --target tandem >&2
 
 if [ -z "$model" ]; then

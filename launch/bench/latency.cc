@@ -8,13 +8,11 @@
 #include <optional>
 #include <utility>
 
+#include "launch/bench/bench_engine.h"
 #include "launch/bench/latency_options.h"
-#include "launch/bench/results.h"
 #include "launch/bench/work.h"
 #include "launch/bench/workload.h"
 #include "launch/command_line.h"
-#include "launch/engine_factory.h"
-#include "launch/model_source.h"
 #include "launch/text_table.h"
 #include "launch/waits/session.h"
 #include "runtime/engine_loop.h"
@@ -260,7 +258,7 @@ int run(Ranks& ranks, const std::string& kind, const std::vector<std::string>& a
                          0};
   const int ranks_run = ranks.control.size(), size = shards > 0 ? shards : ranks_run;
   const std::string name = options->name.empty() ? source.config.name : options->name;
-  const std::string label = concat(name, " ", short_name(config.dtype), " tp", size);
+  const std::string label = case_label(name, source, config.dtype, size);
   BenchResults results(device == "cpu" ? concat(kind, "-cpu") : kind, facts.command);
   results.set_work(work_json(*options, config, source.config, device, name, size));
   if (options->both_domains) {
@@ -284,8 +282,7 @@ int run(Ranks& ranks, const std::string& kind, const std::vector<std::string>& a
   std::fprintf(stderr, "%s, %d rank%s, load %.1f s (weights %.1f s, tuning and graphs %.1f s)\n",
                made.device_name.c_str(), ranks_run, ranks_run == 1 ? "" : "s", made.load.seconds,
                made.load.load_seconds, made.load.prepare_seconds);
-  if (json_path != "-") std::fputs(results.table().c_str(), stdout);
-  if (!json_path.empty()) results.write(json_path);
+  publish(results, json_path);
   session.finish(made, device, config.threads, facts);
   return 0;
 }

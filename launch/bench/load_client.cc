@@ -1,38 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launch/bench/load_client.h"
 
-#include <boost/asio/awaitable.hpp>
-#include <boost/asio/co_spawn.hpp>
-#include <boost/asio/detached.hpp>
-#include <boost/asio/io_context.hpp>
-#include <boost/asio/ip/tcp.hpp>
-#include <boost/asio/redirect_error.hpp>
-#include <boost/asio/steady_timer.hpp>
-#include <boost/asio/use_awaitable.hpp>
-#include <boost/beast/core/flat_buffer.hpp>
-#include <boost/beast/core/tcp_stream.hpp>
-#include <boost/beast/http.hpp>
 #include <chrono>
 #include <exception>
 #include <memory>
 
 #include "kernels/device/error.h"
+#include "launch/asio_names.h"
 #include "launch/bench/sse.h"
 #include "launch/bench/stream_answer.h"
 
 namespace tandem::launch {
 
-namespace asio = boost::asio;
-namespace beast = boost::beast;
-namespace http = boost::beast::http;
-using asio::ip::tcp;
-using boost::system::error_code;
 using Clock = std::chrono::steady_clock;
-using Timer = asio::steady_timer;
 
 namespace {
-
-auto into(error_code& error) { return asio::redirect_error(asio::use_awaitable, error); }
 
 http::request<http::string_body> message(const ServerAddress& server, http::verb verb,
                                          const std::string& path) {

@@ -6,10 +6,8 @@
 #include <cstdio>
 #include <optional>
 
-#include "launch/bench/results.h"
+#include "launch/bench/bench_engine.h"
 #include "launch/command_line.h"
-#include "launch/engine_factory.h"
-#include "launch/model_source.h"
 #include "runtime/engine_loop.h"
 
 namespace tandem::launch {
@@ -34,9 +32,9 @@ std::vector<std::int32_t> prompt_of(std::int32_t length, std::int64_t vocab_size
   return ids;
 }
 
-double quantile(std::vector<double> values, double q) {
+double p99(std::vector<double> values) {
   std::sort(values.begin(), values.end());
-  return values[static_cast<std::size_t>(q * static_cast<double>(values.size() - 1) + 0.5)];
+  return quantile(values, 0.99);
 }
 
 /// When the tokens of the batch's sequences and of the long prompt arrived.
@@ -177,9 +175,9 @@ void run_cases(runtime::EngineLoop& loop, const Options& options, const std::str
     for (const auto& times : mixed.batch) steady = std::max(steady, times[8]);
     const Pace before = pace_within(mixed, steady, mixed.submitted),
                during = pace_within(mixed, mixed.submitted, mixed.first);
-    before_p99.push_back(quantile(before.tpot_ms, 0.99));
-    during_p99.push_back(quantile(during.tpot_ms, 0.99));
-    gap_p99.push_back(quantile(during.gaps_ms, 0.99));
+    before_p99.push_back(p99(before.tpot_ms));
+    during_p99.push_back(p99(during.tpot_ms));
+    gap_p99.push_back(p99(during.gaps_ms));
     tpot_ratio.push_back(during_p99.back() / before_p99.back());
     ttft_alone.push_back(ms(alone));
     ttft_mixed.push_back(ms(mixed));
@@ -199,28 +197,23 @@ void run_cases(runtime::EngineLoop& loop, const Options& options, const std::str
 int run_bench_mixed(Ranks& ranks, const std::vector<std::string>& arguments) {
   const auto options = parse(ranks, arguments);
   if (!options) return 0;
-  const ModelSource source = open_model(ranks, options->engine);
-  const std::string device = choose_device(ranks, options->engine.device);
-  const runtime::EngineConfig config = engine_config(ranks, options->engine, source.config, device);
-  const MadeEngine made =
-      make_engine(ranks, device, options->engine, source.config, source.checkpoint, config);
+  const BenchEngine bench = make_bench_engine(ranks, options->engine);
   // No prefix cache: every run computes its prompts.
-  runtime::EngineLoop loop(ranks.control, *made.engine, {made.engine->limits(), false, {}});
+  runtime::Engine& engine = *bench.made.engine;
+  runtime::EngineLoop loop(ranks.control, engine, {engine.limits(), false, {}});
   if (!ranks.first()) {
     loop.follow();
     return 0;
   }
-  const int size = ranks.control.size();
-  const std::string label = concat(options->name.empty() ? source.config.name : options->name, " ",
-                                   short_name(config.dtype), " tp", size, " batch", options->batch,
-                                   " ctx", options->context, " beside prefill", options->prompt,
-                                   " mixed", options->engine.mixed_step_tokens);
-  BenchResults results(device == "cpu" ? "mixed-cpu" : "mixed",
+  const std::string label =
+      concat(case_label(options->name, bench.source, bench.config.dtype, ranks.control.size()),
+             " batch", options->batch, " ctx", options->context, " beside prefill", options->prompt,
+             " mixed", options->engine.mixed_step_tokens);
+  BenchResults results(bench.device == "cpu" ? "mixed-cpu" : "mixed",
                        command_text(ranks, "bench mixed", arguments));
-  run_cases(loop, *options, label, source.config.vocab_size, results);
+  run_cases(loop, *options, label, bench.source.config.vocab_size, results);
   loop.close();
-  if (options->json != "-") std::fputs(results.table().c_str(), stdout);
-  if (!options->json.empty()) results.write(options->json);
+  publish(results, options->json);
   return 0;
 }
 

@@ -8,10 +8,8 @@
 #include <cstdio>
 #include <optional>
 
-#include "launch/bench/results.h"
+#include "launch/bench/bench_engine.h"
 #include "launch/command_line.h"
-#include "launch/engine_factory.h"
-#include "launch/model_source.h"
 #include "launch/text_table.h"
 
 namespace tandem::launch {
@@ -118,11 +116,6 @@ std::vector<double> excess(const std::vector<double>& a, const std::vector<doubl
   return result;
 }
 
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
-
 /// Adds the four numbers of one setting to the results; returns its line for people.
 std::vector<std::string> add_setting(BenchResults& results, const std::string& name,
                                      std::int64_t layers, const Way* ways) {
@@ -140,7 +133,7 @@ std::vector<std::string> add_setting(BenchResults& results, const std::string& n
   std::vector<std::string> line{name, ways[0].overlapped ? "on" : "off"};
   for (const auto* values : {&step, &compute, &sums, &exposed}) {
     char text[32];
-    std::snprintf(text, sizeof text, "%.1f", median(*values));
+    std::snprintf(text, sizeof text, "%.1f", median_spread(*values).median);
     line.emplace_back(text);
   }
   return line;
@@ -151,19 +144,15 @@ std::vector<std::string> add_setting(BenchResults& results, const std::string& n
 int run_bench_overlap(Ranks& ranks, const std::vector<std::string>& arguments) {
   const auto options = parse(ranks, arguments);
   if (!options) return 0;
-  const ModelSource source = open_model(ranks, options->engine);
-  const std::string device = choose_device(ranks, options->engine.device);
-  const runtime::EngineConfig config = engine_config(ranks, options->engine, source.config, device);
-  const MadeEngine made =
-      make_engine(ranks, device, options->engine, source.config, source.checkpoint, config);
+  const BenchEngine bench = make_bench_engine(ranks, options->engine);
+  const runtime::ModelConfig& model = bench.source.config;
   const int size = ranks.control.size();
-  const std::string label = concat(options->name.empty() ? source.config.name : options->name, " ",
-                                   short_name(config.dtype), " tp", size);
-  BenchResults results(device == "cpu" ? "overlap-cpu" : "overlap",
+  const std::string label = case_label(options->name, bench.source, bench.config.dtype, size);
+  BenchResults results(bench.device == "cpu" ? "overlap-cpu" : "overlap",
                        command_text(ranks, "bench overlap", arguments));
   std::vector<std::vector<std::string>> lines{
       {"per layer, us", "overlap", "step", "compute", "communication", "exposed"}};
-  Prefills prefills(ranks, *made.engine, source.config.vocab_size);
+  Prefills prefills(ranks, *bench.made.engine, model.vocab_size);
   for (const std::int32_t tokens : options->prefills) {
     std::vector<Way> ways = all_ways();
     for (std::int32_t run = -options->warmup; run < options->runs; ++run)
@@ -172,11 +161,11 @@ int run_bench_overlap(Ranks& ranks, const std::vector<std::string>& arguments) {
         if (run >= 0) way.seconds.push_back(seconds);
       }
     for (const std::size_t first : {std::size_t{0}, ways.size() / 2})
-      lines.push_back(add_setting(results, concat(label, " prefill", tokens),
-                                  source.config.num_layers(), ways.data() + first));
+      lines.push_back(add_setting(results, concat(label, " prefill", tokens), model.num_layers(),
+                                  ways.data() + first));
   }
   if (!ranks.first()) return 0;
-  std::fprintf(stderr, "%s, %d ranks\n", made.device_name.c_str(), size);
+  std::fprintf(stderr, "%s, %d ranks\n", bench.made.device_name.c_str(), size);
   if (options->json != "-") std::fputs(text_table(lines).c_str(), stdout);
   if (!options->json.empty()) results.write(options->json);
   return 0;

@@ -5,11 +5,9 @@
 #include <cstdio>
 #include <optional>
 
+#include "launch/bench/bench_engine.h"
 #include "launch/bench/engine_load.h"
-#include "launch/bench/results.h"
 #include "launch/command_line.h"
-#include "launch/engine_factory.h"
-#include "launch/model_source.h"
 #include "launch/text_table.h"
 
 namespace tandem::launch {
@@ -62,12 +60,8 @@ std::optional<Options> parse(Ranks& ranks, const std::vector<std::string>& argum
 
 std::string case_name(const Options& options, const ModelSource& source,
                       const runtime::EngineConfig& config, int ranks, const Workload& workload) {
-  const std::string type = config.dtype == DType::kBF16  ? "bf16"
-                           : config.dtype == DType::kF16 ? "f16"
-                                                         : "f32";
-  const std::string model = options.name.empty() ? source.config.name : options.name;
-  std::string name =
-      concat(model, " ", type, " tp", ranks, " c", options.max_concurrency, " ", workload.label);
+  std::string name = concat(case_label(options.name, source, config.dtype, ranks), " c",
+                            options.max_concurrency, " ", workload.label);
   if (options.steady_state) name += " steady";
   if (options.no_prefix_caching) name += " no-reuse";
   return name;
@@ -161,8 +155,7 @@ int run_bench_throughput(Ranks& ranks, const std::vector<std::string>& arguments
                static_cast<long long>(count.output_tokens), count.seconds,
                static_cast<long long>(stats.steps), static_cast<long long>(stats.times.late_steps),
                static_cast<long long>(stats.scheduler.preemptions));
-  if (options->json != "-") std::fputs(results.table().c_str(), stdout);
-  if (!options->json.empty()) results.write(options->json);
+  publish(results, options->json);
   return 0;
 }
 

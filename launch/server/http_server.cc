@@ -3,21 +3,10 @@
 
 #include <sys/socket.h>
 
-#include <boost/asio/awaitable.hpp>
 #include <boost/asio/bind_cancellation_slot.hpp>
 #include <boost/asio/cancellation_signal.hpp>
-#include <boost/asio/co_spawn.hpp>
-#include <boost/asio/detached.hpp>
-#include <boost/asio/io_context.hpp>
-#include <boost/asio/ip/tcp.hpp>
-#include <boost/asio/redirect_error.hpp>
 #include <boost/asio/signal_set.hpp>
-#include <boost/asio/steady_timer.hpp>
-#include <boost/asio/use_awaitable.hpp>
 #include <boost/asio/write.hpp>
-#include <boost/beast/core/flat_buffer.hpp>
-#include <boost/beast/core/tcp_stream.hpp>
-#include <boost/beast/http.hpp>
 #include <cstdio>
 #include <future>
 #include <optional>
@@ -25,22 +14,15 @@
 
 #include "kernels/device/error.h"
 #include "kernels/device/log.h"
+#include "launch/asio_names.h"
 #include "launch/server/api_error.h"
 #include "launch/server/http_parser.h"
 
 namespace tandem::launch {
 
-namespace asio = boost::asio;
-namespace beast = boost::beast;
-namespace http = boost::beast::http;
-using asio::ip::tcp;
-using boost::system::error_code;
 using Parser = HttpParser;
-using Timer = asio::steady_timer;
 
 namespace {
-
-auto into(error_code& error) { return asio::redirect_error(asio::use_awaitable, error); }
 
 HttpResponse refusal_response(int status) {
   switch (status) {

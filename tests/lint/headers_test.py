@@ -37,7 +37,7 @@ def flags():
 
 
 def first_include(command):
-    """What a source includes first; None where headers are precompiled before it."""
+    """What a source includes first; None where headers are precompiled before it, as for tests."""
     if "cmake_pch" in command["command"]:
         return None
     found = re.search(r'^#include [<"](.+)[>"]', pathlib.Path(command["file"]).read_text(), re.M)

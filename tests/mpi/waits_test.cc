@@ -77,28 +77,15 @@ TEST_F(WaitsTest, MemoryMappedInAStepIsMapping) {
 }
 
 TEST_F(WaitsTest, AStallOfRankZerosHostIsHostOnEveryRank) {
-  run_.expect_row(
-      [](Recorder& recorder, Injection& injection) {
-        Faults faults;
-        // Tokens are delivered in the time of the step that comes next.
-        faults.sink = [&] { injection.strike(recorder.step() + 1); };
-        return faults;
-      },
-      [](int) { return WaitRow::kHost; });
+  run_.expect_host_row_of_a_stalled_rank_zero();
 }
 
 TEST_F(WaitsTest, NearlyEverythingIsExplained) {
   Recorder recorder;
   const Attribution result = attribute(run_.run(recorder, {}));
-  for (const auto& steps : result.steps) {
+  for (const auto& steps : result.steps)
     ASSERT_EQ(steps.size(), static_cast<std::size_t>(testing::kWaitTokens));
-    std::vector<double> unexplained, length;
-    for (const AttributedStep& step : steps) {
-      unexplained.push_back(step.ns(WaitRow::kUnexplained));
-      length.push_back(static_cast<double>(step.end_ns - step.begin_ns));
-    }
-    EXPECT_LE(testing::median(unexplained), 0.05 * testing::median(length));
-  }
+  WaitsRun::expect_nearly_all_explained(result);
 }
 
 /// What recording adds to a step: its spans, at the least that one takes here. The fixture's two

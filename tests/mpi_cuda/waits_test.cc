@@ -51,13 +51,7 @@ TEST_F(CudaWaitsTest, ALateRankIsALaunchGapOnItselfAndSkewOnTheOthers) {
 }
 
 TEST_F(CudaWaitsTest, AStallOfRankZerosHostIsHostOnEveryRank) {
-  run_.expect_row(
-      [](Recorder& recorder, Injection& injection) {
-        Faults faults;
-        faults.sink = [&] { injection.strike(recorder.step() + 1); };
-        return faults;
-      },
-      [](int) { return WaitRow::kHost; });
+  run_.expect_host_row_of_a_stalled_rank_zero();
 }
 
 TEST_F(CudaWaitsTest, StampsAreInOrderAndCoverTheSteps) {
@@ -70,14 +64,7 @@ TEST_F(CudaWaitsTest, StampsAreInOrderAndCoverTheSteps) {
   }
   EXPECT_GT(stamped, 35u);
   const Attribution result = attribute(logs);
-  for (const auto& steps : result.steps) {
-    std::vector<double> unexplained, length;
-    for (const AttributedStep& step : steps) {
-      unexplained.push_back(step.ns(WaitRow::kUnexplained));
-      length.push_back(static_cast<double>(step.end_ns - step.begin_ns));
-    }
-    EXPECT_LE(testing::median(unexplained), 0.05 * testing::median(length));
-  }
+  WaitsRun::expect_nearly_all_explained(result);
 }
 
 }  // namespace

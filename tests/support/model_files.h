@@ -6,12 +6,11 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
-#include <functional>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "kernels/device/error.h"
+#include "support/config_error.h"
 
 namespace tandem::testing {
 
@@ -36,16 +35,6 @@ std::string bytes_of(const std::vector<T>& values) {
 /// Header length, header, data.
 inline std::string safetensors(const std::string& header, const std::string& data) {
   return bytes_of(std::uint64_t{header.size()}) + header + data;
-}
-
-/// The text of the ConfigError that `action` throws; empty when it throws none.
-inline std::string config_error(const std::function<void()>& action) {
-  try {
-    action();
-  } catch (const ConfigError& error) {
-    return error.what();
-  }
-  return "";
 }
 
 /// A GGUF file in the making: fields may be set to wrong values before `bytes`.

@@ -151,6 +151,30 @@ class WaitsRun {
     FAIL() << problem;
   }
 
+  /// Rank 0 stalls while it delivers tokens, which it does in the time of the step that comes next:
+  /// host on every rank.
+  void expect_host_row_of_a_stalled_rank_zero() {
+    expect_row(
+        [](Recorder& recorder, Injection& injection) {
+          Faults faults;
+          faults.sink = [&] { injection.strike(recorder.step() + 1); };
+          return faults;
+        },
+        [](int) { return runtime::WaitRow::kHost; });
+  }
+
+  /// At most 5 % of a median step of any rank is unexplained.
+  static void expect_nearly_all_explained(const runtime::Attribution& result) {
+    for (const auto& steps : result.steps) {
+      std::vector<double> unexplained, length;
+      for (const runtime::AttributedStep& step : steps) {
+        unexplained.push_back(step.ns(runtime::WaitRow::kUnexplained));
+        length.push_back(static_cast<double>(step.end_ns - step.begin_ns));
+      }
+      EXPECT_LE(median(unexplained), 0.05 * median(length));
+    }
+  }
+
  private:
   /// By how much a row is larger in the decode steps with the wait, in ns.
   static double growth(const std::vector<runtime::AttributedStep>& steps, runtime::WaitRow row) {

@@ -5,6 +5,7 @@
 
 #include "kernels/device/error.h"
 #include "launch/launch_command.h"
+#include "support/config_error.h"
 
 namespace tandem::launch {
 namespace {
@@ -34,12 +35,7 @@ OMP_PROC_BIND = true
 )";
 
 std::string error_of(const std::string& text) {
-  try {
-    parse_cluster_config(text, "file.ini");
-  } catch (const ConfigError& error) {
-    return error.what();
-  }
-  return "no error";
+  return testing::config_error([&] { parse_cluster_config(text, "file.ini"); });
 }
 
 std::string with(std::string text, const std::string& from, const std::string& to) {

@@ -7,26 +7,14 @@
 #include "kernels/device/error.h"
 #include "launch/plan/plan_check.h"
 #include "launch/plan/size_plan.h"
+#include "support/config_error.h"
+#include "support/model_shapes.h"
 
 namespace tandem::launch {
 namespace {
 
-/// The shape of SmolLM2-135M.
-runtime::ModelConfig smollm2() {
-  runtime::ModelConfig config;
-  config.architecture = "LlamaForCausalLM";
-  config.name = "smol";
-  config.vocab_size = 49152;
-  config.hidden_size = 576;
-  config.intermediate_size = 1536;
-  config.num_heads = 9;
-  config.num_kv_heads = 3;
-  config.head_dim = 64;
-  config.max_position = 8192;
-  config.tied_embeddings = true;
-  config.layers.resize(30);
-  return config;
-}
+using testing::config_error;
+using testing::smollm2;
 
 /// 1000 GB/s, 100 TFLOP/s, 2 us an op, 100 GB/s and 4 us a message.
 ClusterConfig round_cluster() {
@@ -41,16 +29,6 @@ ClusterConfig round_cluster() {
   cluster.within_host_gbyte_per_s = 100;
   cluster.within_host_latency_us = 4;
   return cluster;
-}
-
-template <typename F>
-std::string error_of(F&& work) {
-  try {
-    work();
-  } catch (const ConfigError& error) {
-    return error.what();
-  }
-  return "no error";
 }
 
 TEST(TimeCurve, GoesThroughItsPointsAndOn) {
@@ -75,11 +53,11 @@ TEST(DeviceRates, OfAClusterAreItsCeilings) {
   EXPECT_TRUE(rates_of(round_cluster(), 1).all_reduce.empty());
   ClusterConfig slow = round_cluster();
   slow.memory_gbyte_per_s = 0;
-  EXPECT_NE(error_of([&] { rates_of(slow, 1); }).find("add memory_gib, memory_gbyte_per_s"),
+  EXPECT_NE(config_error([&] { rates_of(slow, 1); }).find("add memory_gib, memory_gbyte_per_s"),
             std::string::npos);
   ClusterConfig alone = round_cluster();
   alone.within_host_gbyte_per_s = 0;
-  EXPECT_NE(error_of([&] { rates_of(alone, 2); }).find("add within_host_gbyte_per_s"),
+  EXPECT_NE(config_error([&] { rates_of(alone, 2); }).find("add within_host_gbyte_per_s"),
             std::string::npos);
 }
 
@@ -93,7 +71,7 @@ TEST(DeviceRates, SurviveJson) {
   EXPECT_DOUBLE_EQ(back.column_matmul.at(3, 5e6), rates.column_matmul.at(3, 5e6));
   EXPECT_DOUBLE_EQ(back.all_reduce.at(5e4), rates.all_reduce.at(5e4));
   for (const char* wrong : {"", "[]", "{}", "{\"rates\":{}}", "{\"rates\":3}"}) {
-    const std::string said = error_of([&] { rates_from_doctor("f.json", wrong); });
+    const std::string said = config_error([&] { rates_from_doctor("f.json", wrong); });
     EXPECT_NE(said.find("make it with tandem doctor --rates FILE"), std::string::npos) << said;
   }
 }
@@ -196,7 +174,7 @@ TEST(SizePlan, MoreRanksAreTakenWhileTheyPay) {
   // 4 against 1, when 2 does not pay: 2.8 of 4.
   EXPECT_EQ(choose_size({made(1, 8), made(2, 6), made(4, 2.9)}, rates).ranks, 4);
   EXPECT_EQ(choose_size({made(1, 8, "no"), made(2, 5)}, rates).ranks, 2);
-  EXPECT_NE(error_of([&] { choose_size({made(1, 8, "too large")}, rates); }).find("too large"),
+  EXPECT_NE(config_error([&] { choose_size({made(1, 8, "too large")}, rates); }).find("too large"),
             std::string::npos);
 }
 
@@ -211,11 +189,11 @@ TEST(PlanCheck, ErrorsRowByRow) {
   EXPECT_TRUE(within_limit(rows));
   const std::string other = R"({"rows":[{"case":"b","metric":"tpot_ms","value":10}]})";
   EXPECT_FALSE(within_limit(check_predictions("p", predicted, {"r"}, {other})));
-  EXPECT_NE(error_of([&] {
+  EXPECT_NE(config_error([&] {
               check_predictions("p", predicted, {"r"}, {R"({"rows":[]})"});
             }).find("p predicts no case that the results have"),
             std::string::npos);
-  EXPECT_NE(error_of([&] {
+  EXPECT_NE(config_error([&] {
               check_predictions("p", "{", {"r"}, {other});
             }).find("p holds no rows of results"),
             std::string::npos);

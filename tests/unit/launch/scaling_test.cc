@@ -5,9 +5,13 @@
 #include "launch/bench/scaling_results.h"
 #include "launch/launch_command.h"
 #include "launch/svg_chart.h"
+#include "support/config_error.h"
+#include "support/model_shapes.h"
 
 namespace tandem::launch {
 namespace {
+
+using testing::config_error;
 
 std::string document_text(int ranks, double tpot, double ttft, const std::string& dtype = "bf16") {
   return concat(
@@ -20,16 +24,6 @@ std::string document_text(int ranks, double tpot, double ttft, const std::string
 
 LatencyDocument document(int ranks, double tpot, double ttft, const std::string& dtype = "bf16") {
   return parse_latency_document(concat(ranks, ".json"), document_text(ranks, tpot, ttft, dtype));
-}
-
-template <typename F>
-std::string error_of(F&& work) {
-  try {
-    work();
-  } catch (const ConfigError& error) {
-    return error.what();
-  }
-  return "no error";
 }
 
 TEST(Scaling, SpeedUpAndEfficiencyOverTheFewestRanks) {
@@ -59,40 +53,33 @@ TEST(Scaling, RoundsOfOneSizeBecomeTheirMedian) {
 }
 
 TEST(Scaling, UnequalWorkIsRefused) {
-  EXPECT_EQ(error_of([] {
+  EXPECT_EQ(config_error([] {
               scaling_cases({document(1, 8, 1), document(2, 8, 1, "f32")});
             }),
             "unequal work is not compared: the dtype is bf16 in 1.json and f32 in 2.json; measure "
             "both with one tandem bench scaling command, with the same options");
   LatencyDocument other = document(2, 8, 1);
   other.json["commit"] = "def";
-  EXPECT_NE(error_of([&] {
+  EXPECT_NE(config_error([&] {
               scaling_cases({document(1, 8, 1), other});
             }).find("the commit is abc"),
             std::string::npos);
   LatencyDocument shorter = document(2, 8, 1);
   shorter.json["rows"].as_array().pop_back();
-  EXPECT_NE(error_of([&] {
+  EXPECT_NE(config_error([&] {
               scaling_cases({document(1, 8, 1), shorter});
             }).find("list of cases"),
             std::string::npos);
-  EXPECT_NE(error_of([] { scaling_cases({document(1, 8, 1)}); }).find("two numbers of ranks"),
+  EXPECT_NE(config_error([] { scaling_cases({document(1, 8, 1)}); }).find("two numbers of ranks"),
             std::string::npos);
   for (const char* text : {"", "{", "{\"bench\":1}", "[1]", "{\"bench\":\"x\",\"rows\":[]}"})
-    EXPECT_NE(error_of([&] { parse_latency_document("f", text); }).find("f holds no results"),
+    EXPECT_NE(config_error([&] { parse_latency_document("f", text); }).find("f holds no results"),
               std::string::npos)
         << text;
 }
 
 TEST(Scaling, SizesFollowTheMachineAndTheModel) {
-  runtime::ModelConfig model;
-  model.num_heads = 9;
-  model.num_kv_heads = 3;
-  model.head_dim = 64;
-  model.hidden_size = 576;
-  model.intermediate_size = 1536;
-  model.vocab_size = 49152;
-  model.layers.resize(1);
+  const runtime::ModelConfig model = testing::smollm2();
   EXPECT_EQ(scaling_sizes({}, 8, model), (std::vector<int>{1, 2, 4, 8}));
   EXPECT_EQ(scaling_sizes({}, 6, model), (std::vector<int>{1, 2, 4, 6}));
   EXPECT_EQ(scaling_sizes({}, 16, model), (std::vector<int>{1, 2, 4, 8, 9}));

@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "kernels/device/error.h"
+#include "support/config_error.h"
 #include "tests/support/temporary_folder.h"
 
 namespace tandem::runtime {
@@ -34,12 +35,7 @@ class HubCache : public ::testing::Test {
     std::ofstream(file) << text;
   }
   static std::string error_of(const std::string& model) {
-    try {
-      resolve_model_path(model);
-    } catch (const ConfigError& error) {
-      return error.what();
-    }
-    return "";
+    return tandem::testing::config_error([&] { resolve_model_path(model); });
   }
 
   TemporaryFolder cache_;

@@ -6,26 +6,12 @@
 #include <filesystem>
 
 #include "kernels/device/error.h"
+#include "support/model_shapes.h"
 
 namespace tandem::runtime {
 namespace {
 
-/// The shape of SmolLM2-135M.
-ModelConfig smollm2() {
-  ModelConfig config;
-  config.architecture = "LlamaForCausalLM";
-  config.name = "smol";
-  config.vocab_size = 49152;
-  config.hidden_size = 576;
-  config.intermediate_size = 1536;
-  config.num_heads = 9;
-  config.num_kv_heads = 3;
-  config.head_dim = 64;
-  config.max_position = 8192;
-  config.tied_embeddings = true;
-  config.layers.resize(30);
-  return config;
-}
+using testing::smollm2;
 
 // Per layer: q and o 576*576, k and v 192*576, three MLP matrices 576*1536, two norms of 576.
 constexpr std::int64_t kLayerMatrix = 2 * 576 * 576 + 2 * 192 * 576 + 3 * 576 * 1536;
