@@ -19,7 +19,7 @@ import program  # noqa: E402
 MODEL = program.MODELS / "llama-9q3kv"
 SPLIT = program.MODELS / "llama-bf16"
 GGUF = program.MODELS / "llama-bf16.gguf"
-SECONDS = 30  # a start of MPI on a busy machine included
+SECONDS = 60  # a start of MPI on a busy machine included
 
 
 def safetensors(header, data=b"", header_bytes=None):
@@ -44,7 +44,7 @@ class BadInput(unittest.TestCase):
     def tearDown(self):
         # A start of MPI is mostly waiting, so some runs at a time cost no more than one.
         with futures.ThreadPoolExecutor(4) as pool:
-            for run, done in [(run, pool.submit(program.run, *run[0], ranks=run[1], seconds=60,
+            for run, done in [(run, pool.submit(program.run, *run[0], ranks=run[1], seconds=120,
                                                 **run[3])) for run in self.runs]:
                 with self.subTest(arguments=run[0], ranks=run[1]):
                     self.check(run[1], run[2], done.result())

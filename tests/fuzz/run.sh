@@ -6,7 +6,7 @@
 # Starts from tests/fuzz/corpus/NAME/ (inputs that once were found lie there too) with the words of
 # tests/fuzz/NAME.dict; what it finds stays in the build folder. Exits non-zero when a program
 # crashes, hangs (60 s) or takes over 2 GiB, and prints the input's path. FUZZ_BUILD names the build
-# folder, FUZZ_SECONDS another default than 60.
+# folder, FUZZ_SECONDS another default than 60. Fuzzing takes what other work leaves of the cores.
 set -euo pipefail
 folder=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 build=${FUZZ_BUILD:-$folder/../../build-fuzz}
@@ -43,7 +43,7 @@ for name in "${names[@]}"; do
   [ -f "$folder/$name.dict" ] && options+=("-dict=$folder/$name.dict")
   echo "== $name: $seconds s"
   log=$build/$name.log
-  if UBSAN_OPTIONS=print_stacktrace=1 "$build/$name" -max_total_time="$seconds" -timeout=60 \
+  if UBSAN_OPTIONS=print_stacktrace=1 nice -n 19 "$build/$name" -max_total_time="$seconds" -timeout=60 \
     -rss_limit_mb=2048 -max_len=65536 -artifact_prefix="$build/findings/$name-" \
     "${options[@]}" "$corpus" "${seeds[@]}" >"$log" 2>&1; then
     tail -n 1 "$log"
