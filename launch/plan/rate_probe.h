@@ -38,13 +38,13 @@ struct ProbeGrid {
 
 inline ProbeGrid probe_grid(Cpu) {
   return {{{512, 256}, {2048, 512}, {4096, 1024}, {8192, 2048}},
-          {1, 4, 8, 16, 32, 64, 256, 512},
-          std::int64_t{96} << 20,
+          {1, 4, 16, 32, 64, 256, 512},
+          std::int64_t{64} << 20,
           1e9,
           {{1, 64}, {1, 512}, {4, 512}, {16, 1024}},
           {32, 128, 512, 1024},
           {9, 3, 64},
-          2048,
+          800,
           {256, 1 << 10, 8 << 10, 64 << 10, 1 << 20, 8 << 20}};
 }
 
@@ -90,6 +90,7 @@ class RateProbe {
  private:
   using T = BFloat16;
   static constexpr int kRuns = 5;
+  static constexpr std::int64_t kWorkSize = 1024;
 
   /// Microseconds of one of the `ops` that `body` enqueues: the median run of the slowest rank.
   double time_us(double ops, const std::function<void()>& body) {
@@ -223,16 +224,21 @@ class RateProbe {
   }
 
   void measure_messages(comm::Communicator<D>& communicator, DeviceRates& rates) {
+    constexpr int kOps = 32, kLargeOps = 4;
+    std::vector<kernels::LinearWeight<T, D>> weights;
+    if constexpr (std::is_same_v<D, Cpu>)
+      for (int i = 0; i < kOps; ++i)
+        weights.emplace_back(ctx_, filled(kWorkSize * kWorkSize), kWorkSize, kWorkSize);
     std::vector<std::pair<double, double>> points;
     for (const std::int64_t bytes : grid_.messages) {
-      const int ops = bytes <= (64 << 10) ? 32 : 4;
+      const int ops = bytes <= (64 << 10) ? kOps : kLargeOps;
       const Buffer<T, D> data = filled(bytes / std::int64_t{sizeof(T)});
       fill_zero(ctx_, data.data(), data.size_bytes());
       const auto sum = [&] { communicator.all_reduce_sum(ctx_, data.span()); };
       double us = time_us(ops, [&] {
         for (int i = 0; i < ops; ++i) sum();
       });
-      if constexpr (std::is_same_v<D, Cpu>) us = std::max(us, time_behind_work(ops, sum));
+      if constexpr (std::is_same_v<D, Cpu>) us = std::max(us, time_behind_work(weights, ops, sum));
       points.emplace_back(bytes, us);
     }
     rates.all_reduce = TimeCurve(std::move(points));
@@ -240,28 +246,23 @@ class RateProbe {
 
   /// What `sum` adds to matmuls that it is behind, as in a step: whoever is late there, as ranks on
   /// a host's cores are in turns, is waited for here.
-  double time_behind_work(int ops, const std::function<void()>& sum) {
-    constexpr std::int64_t kSize = 1024;
-    std::vector<kernels::LinearWeight<T, D>> weights;
-    for (int i = 0; i < 32; ++i) weights.emplace_back(ctx_, filled(kSize * kSize), kSize, kSize);
-    const Buffer<T, D> x = filled(kSize), y(kSize);
-    const auto work = [&](int i) {
-      kernels::matmul<T, T>(ctx_, TensorView<const T, D>(x.data(), 1, kSize),
-                            weights[static_cast<std::size_t>(i)], y.view(1, kSize));
-    };
+  double time_behind_work(const std::vector<kernels::LinearWeight<T, D>>& weights, int ops,
+                          const std::function<void()>& sum) {
     using Clock = std::chrono::steady_clock;
+    const Buffer<T, D> x = filled(kWorkSize), y(kWorkSize);
     const auto seconds = [&](bool with_sums) {
       control_.barrier();
       const auto start = Clock::now();
       for (int i = 0; i < ops; ++i) {
-        work(i);
+        kernels::matmul<T, T>(ctx_, TensorView<const T, D>(x.data(), 1, kWorkSize),
+                              weights[static_cast<std::size_t>(i)], y.view(1, kWorkSize));
         if (with_sums) sum();
       }
       return std::chrono::duration<double>(Clock::now() - start).count();
     };
     // In turns, because a host's other work comes and goes.
     std::vector<double> added;
-    for (int run = 0; run < 3 * kRuns; ++run) added.push_back(seconds(true) - seconds(false));
+    for (int run = 0; run < 2 * kRuns + 1; ++run) added.push_back(seconds(true) - seconds(false));
     std::sort(added.begin(), added.end());
     const double ns = added[added.size() / 2] / ops * 1e9;
     return static_cast<double>(control_.max(static_cast<std::int64_t>(ns))) / 1000;
