@@ -27,7 +27,9 @@ double plan_us(comm::ControlPlane& control) {
     control.barrier();
   }
   std::sort(times.begin(), times.end());
-  return static_cast<double>(control.max(static_cast<std::int64_t>(times[kRuns / 2] * 1000))) /
+  // The lower quartile: a slice that the host's other work takes is milliseconds beside these few
+  // microseconds.
+  return static_cast<double>(control.max(static_cast<std::int64_t>(times[kRuns / 4] * 1000))) /
          1000;
 }
 
