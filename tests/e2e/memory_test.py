@@ -65,29 +65,39 @@ def make_model(folder):
 
 
 class Memory(unittest.TestCase):
+    def setUp(self):
+        temporary = tempfile.TemporaryDirectory()
+        self.addCleanup(temporary.cleanup)
+        self.folder = pathlib.Path(temporary.name)
+        make_model(self.folder)
+        self.measured = self.folder / "measured"
+        self.measured.write_text(MEASURED.format(tandem=program.TANDEM, folder=str(self.folder)))
+        self.measured.chmod(0o755)
+
+    def peaks(self, model, ranks, tokens):
+        """The largest resident size of each rank that answers a prompt of so many tokens."""
+        done = program.run("generate", "--model", str(model), "--prompt-file", "-", "--device", "cpu",
+                           "--threads", "1", "--max-tokens", "2", "--temperature", "0",
+                           "--kv-cache-memory", "1GiB",
+                           ranks=ranks, stdin=b"a" * tokens, program=str(self.measured))
+        self.assertEqual(done.code, 0, done.log())
+        self.assertIn("resident so far, on the largest rank", done.log())
+        return [int((self.folder / f"peak.{rank}").read_text()) for rank in range(ranks)]
+
     def test_peak_is_weights_and_cache(self):
-        with tempfile.TemporaryDirectory() as name:
-            folder = pathlib.Path(name)
-            make_model(folder)
-            measured = folder / "measured"
-            measured.write_text(MEASURED.format(tandem=program.TANDEM, folder=name))
-            measured.chmod(0o755)
-            for ranks in (1, 2):
-                done = program.run(
-                    "generate", "--model", name, "--prompt-file", "-", "--max-tokens", "2",
-                    "--temperature", "0", "--kv-cache-memory", "1GiB", ranks=ranks,
-                    stdin=b"a" * TOKENS, program=str(measured))
-                self.assertEqual(done.code, 0, done.log())
-                inspected = json.loads(program.run(
-                    "inspect", "--model", name, "--json", "--tensor-parallel-size", str(ranks)).text())
-                for rank, part in enumerate(inspected["ranks"]):
-                    peak = int((folder / f"peak.{rank}").read_text())
-                    needed = part["weight_bytes"] + TOKENS * part["kv_bytes_per_token"]
-                    print(f"{ranks} ranks, rank {rank}: weights {part['weight_bytes'] / 1e6:.0f} MB, "
-                          f"with KV {needed / 1e6:.0f} MB, peak {peak / 1e6:.0f} MB, "
-                          f"{peak / needed:.3f}")
-                    self.assertLess(peak, 1.15 * needed)
-                self.assertIn("resident so far, on the largest rank", done.log())
+        for ranks in (1, 2):
+            # The program itself, which with CUDA's libraries is large.
+            own = self.peaks(program.MODELS / "llama-bf16", ranks, 8)
+            peaks = self.peaks(self.folder, ranks, TOKENS)
+            inspected = json.loads(program.run("inspect", "--model", str(self.folder), "--json",
+                                               "--tensor-parallel-size", str(ranks)).text())
+            for rank, part in enumerate(inspected["ranks"]):
+                needed = part["weight_bytes"] + TOKENS * part["kv_bytes_per_token"]
+                print(f"{ranks} ranks, rank {rank}: weights and KV {needed / 1e6:.0f} MB, peak "
+                      f"{peaks[rank] / 1e6:.0f} MB, of it the program {own[rank] / 1e6:.0f} MB")
+                self.assertLess(peaks[rank] - own[rank], 1.1 * needed)
+                if own[rank] < 30e6:
+                    self.assertLess(peaks[rank], 1.15 * needed)
 
 
 if __name__ == "__main__":
