@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A `tandem serve` process for tests: started on a free port, ready when entered, ended on exit."""
 
+import fcntl
 import http.client
 import json
 import os
@@ -138,6 +139,14 @@ def python_with(*packages):
     """The interpreter of a virtual environment in the build folder that has `packages`."""
     folder = BUILD / "test-venv"
     python = folder / "bin/python"
+    with open(BUILD / "test-venv.lock", "w") as lock:  # several tests may ask at once
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        add_packages(folder, python, packages)
+    return str(python)
+
+
+def add_packages(folder, python, packages):
+    """What of `packages` is not there yet."""
     if not python.exists():
         venv.create(folder, with_pip=True)
     names = [re.split("[<>=]", package)[0] for package in packages]
@@ -145,4 +154,3 @@ def python_with(*packages):
     if subprocess.run([python, "-c", probe], capture_output=True).returncode != 0:
         subprocess.run([python, "-m", "pip", "install", "-q", "--disable-pip-version-check",
                         *packages], check=True)
-    return str(python)
