@@ -24,6 +24,18 @@ def of_bench(documents, *names):
     return [document for document in documents.values() if document["bench"] in names]
 
 
+def by_case(document):
+    """Rows by case, then by metric."""
+    cases = {}
+    for row in document["rows"]:
+        cases.setdefault(row["case"], {})[row["metric"]] = row
+    return cases
+
+
+def cases_with(document, metric):
+    return [(case, found) for case, found in by_case(document).items() if metric in found]
+
+
 def number(value):
     """Three digits that count, never an exponent."""
     if value == 0:
@@ -98,24 +110,20 @@ DOMAINS_FOUND = """\
 Rows with less than 5 % between alone and same domain are left out. What the table shows: stores to
 host memory cost a kernel boundary most, loads from it next to nothing. While the stores stay below
 what the link takes (x1), another domain removes about half of the little loss there is, after 4 MiB
-of own stores too. Once they fill it (x8), everything that has stores of its own to complete stands behind them in
-the memory system, whatever its domain: a kernel that wrote little is freed, one that ends with 4 MiB
-dirty is not, and a system-scope fence never is."""
+of own stores too. Once they fill it (x8), everything that has stores of its own to complete stands
+behind them in the memory system, whatever its domain: a kernel that wrote little is freed, one that
+ends with 4 MiB dirty is not, and a system-scope fence never is."""
 
 
 def domains(documents):
     out = []
     for document in of_bench(documents, "domains"):
-        values, units = {}, {}
-        for row in document["rows"]:
-            values.setdefault(row["case"], {})[row["metric"]] = row["value"]
-            if row["metric"] == "idle":
-                units[row["case"]] = row["unit"]
-        rows = [[case, units[case], *(number(cells[name]) for name in
-                                      ("idle", "same_domain", "separate_domains")),
-                 percent(cells.get("removed"))]
-                for case, cells in values.items()
-                if "separate_domains" in cells and cells["same_domain"] > 1.05 * cells["idle"]]
+        rows = [[case, found["idle"]["unit"],
+                 *(number(found[name]["value"]) for name in
+                   ("idle", "same_domain", "separate_domains")),
+                 percent(found["removed"]["value"] if "removed" in found else None)]
+                for case, found in cases_with(document, "separate_domains")
+                if found["same_domain"]["value"] > 1.05 * found["idle"]["value"]]
         out += section("Memory synchronization domains on and off", document,
                        ["work", "unit", "alone", "same domain", "separate", "of the loss removed"],
                        rows)
@@ -126,14 +134,12 @@ def domains(documents):
 def separation(documents):
     out = []
     for document in of_bench(documents, "latency"):
-        cells = {}
-        for row in document["rows"]:
-            cells.setdefault(row["case"], {})[row["metric"]] = row
-        rows = [[case, *(number(cells[f"{case} {which}"]["ttft_ms"]["value"])
+        cases = by_case(document)
+        rows = [[case, *(number(cases[f"{case} {which}"]["ttft_ms"]["value"])
                          for which in ("same domain", "separate domains")),
                  f'{found["saved_by_separation_ms"]["value"]:.2f} +- '
                  f'{found["saved_by_separation_ms"]["spread"]:.2f}']
-                for case, found in cases_with(cells, "saved_by_separation_ms")]
+                for case, found in cases_with(document, "saved_by_separation_ms")]
         out += section("What separate domains are worth in a whole prefill, ms", document,
                        ["case", "same domain", "separate", "saved"], rows)
     return out
@@ -191,20 +197,13 @@ def seam(documents):
 def overlap(documents):
     out = []
     for document in of_bench(documents, "overlap", "overlap-cpu"):
-        cells = {}
-        for row in document["rows"]:
-            cells.setdefault(row["case"], {})[row["metric"]] = row["value"]
-        rows = [[case, *(number(found[f"layer_{name}us"]) for name in
+        rows = [[case, *(number(found[f"layer_{name}us"]["value"]) for name in
                          ("", "compute_", "communication_", "exposed_")),
-                 percent(found["layer_exposed_us"] / found["layer_us"])]
-                for case, found in cases_with(cells, "layer_exposed_us")]
+                 percent(found["layer_exposed_us"]["value"] / found["layer_us"]["value"])]
+                for case, found in cases_with(document, "layer_exposed_us")]
         out += section("Communication under computation in prefill, us a layer", document,
                        ["case", "layer", "computation", "communication", "exposed", "share"], rows)
     return out
-
-
-def cases_with(cells, metric):
-    return [(case, found) for case, found in cells.items() if metric in found]
 
 
 def kv_growth(documents):
@@ -220,9 +219,7 @@ def kv_growth(documents):
 def scaling(documents):
     out = []
     for document in of_bench(documents, "scaling", "scaling-cpu"):
-        cases = {}
-        for row in document["rows"]:
-            cases.setdefault(row["case"], {})[row["metric"]] = row
+        cases = by_case(document)
         rows = []
         for case, found in cases.items():
             latency = found.get("tpot_ms") or found.get("ttft_ms")
