@@ -267,14 +267,15 @@ bool Communicator<Cuda>::project_reduce_add_norm(Context<Cuda>& ctx, TensorView<
   } else {
     if (peers_ == nullptr || x.rows > Context<Cuda>::kSquareSumRows) return false;
     const auto size_bytes = partial.rows * partial.cols * static_cast<std::int64_t>(sizeof(T));
-    const bool small = seam_table_.push_bytes + seam_table_.pull_bytes >= size_bytes;
-    const auto key = std::pair(x.rows, activity);
-    if (const auto known = fused_.find(key); known == fused_.end()) {
-      const bool can = small && kernels::can_gemv_reduce(ctx, x, weight.data(), partial, args);
+    const auto [fused, is_new] = fused_.try_emplace(std::pair(x.rows, activity), false);
+    if (is_new) {
+      const auto algorithm = algorithm_for(seam_table_, size_bytes);
+      const bool can = algorithm && *algorithm != PeerAlgorithm::kTwoShot &&
+                       kernels::can_gemv_reduce(ctx, x, weight.data(), partial, args);
       const std::int64_t sms = can ? ctx.num_sms() : -1;
-      fused_[key] = control_.min(sms) == control_.max(sms) && can;
+      fused->second = control_.min(sms) == control_.max(sms) && can;
     }
-    if (!fused_[key]) return false;
+    if (!fused->second) return false;
     std::uint64_t* pushed_at = ctx.recorder() == nullptr ? nullptr : ctx.recorder()->reserve();
     kernels::gemv_reduce_add_norm(ctx, peers_->view(), x, weight.data(), args, pushed_at);
     if (pushed_at != nullptr)
