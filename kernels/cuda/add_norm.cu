@@ -4,24 +4,15 @@
 #include "kernels/cuda/gemv.h"
 #include "kernels/cuda/linear_cublaslt.h"
 #include "kernels/cuda/load_floats.cuh"
-#include "kernels/cuda/numeric.cuh"
+#include "kernels/cuda/norm_params.cuh"
 
 namespace tandem::kernels {
 namespace {
 
 template <typename E>
-struct AddNormParams {
+struct AddNormParams : NormParams<E> {
   const E* branch;
   std::int64_t branch_stride;
-  E* residual;
-  std::int64_t residual_stride;
-  E* normed;
-  std::int64_t normed_stride;
-  const float* bias;
-  const float* post_weight;
-  const float* next_weight;
-  float post_eps, next_eps, scale;
-  int hidden;
 };
 
 /// One block per row; the row stays in registers, kItems vectors of N elements per thread.
@@ -115,25 +106,11 @@ void add_norm(Context<Cuda>& ctx, const AddNormArgs<T, Cuda>& args) {
   using E = cuda_t<T>;
   constexpr int kN = kVecElements<E>;
   if (args.residual.rows == 0) return;
-  AddNormParams<E> params{};
+  AddNormParams<E> params{norm_params(args), nullptr, 0};
   params.branch = args.branch.rows > 0 ? to_cuda(args.branch.data) : nullptr;
   params.branch_stride = args.branch.stride;
-  params.residual = to_cuda(args.residual.data);
-  params.residual_stride = args.residual.stride;
-  params.normed = to_cuda(args.normed.data);
-  params.normed_stride = args.normed.stride;
-  params.bias = args.bias;
-  params.post_weight = args.post_norm.weight;
-  params.post_eps = args.post_norm.eps;
-  params.next_weight = args.next_norm.weight;
-  params.next_eps = args.next_norm.eps;
-  params.scale = args.scale;
-  params.hidden = static_cast<int>(args.residual.cols);
-  const bool wide = params.hidden % kN == 0 && params.branch_stride % kN == 0 &&
-                    params.residual_stride % kN == 0 && params.normed_stride % kN == 0 &&
-                    aligned_to(params.branch, 16) && aligned_to(params.residual, 16) &&
-                    aligned_to(params.normed, 16) && aligned_to(params.bias, 16) &&
-                    aligned_to(params.post_weight, 16) && aligned_to(params.next_weight, 16);
+  const bool wide =
+      params.wide(kN) && params.branch_stride % kN == 0 && aligned_to(params.branch, 16);
   if (wide)
     launch_add_norm<E, kN>(ctx, args.residual.rows, params);
   else

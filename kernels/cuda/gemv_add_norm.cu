@@ -56,8 +56,7 @@ struct ReduceAddNormEpilogue {
   __device__ void load(int, int) const {}
   /// The epoch is the kernel's before: it can be read when that one is done.
   __device__ void start() {
-    const std::uint32_t last = *const_cast<const volatile std::uint32_t*>(epoch_word());
-    epoch = last == 0xffffffffu ? 2u : last + 1u;  // 0 is what memory starts with
+    epoch = epoch_after(*const_cast<const volatile std::uint32_t*>(epoch_word()));
     mine = PeerLayout{peers.size}.sums(epoch & 1, peers.rank);
   }
   __device__ void operator()(int column, int unit, float sum, float) const {

@@ -69,12 +69,14 @@ class SpinGuard {
   bool broken_;
 };
 
-/// The number of this call of a family, for this block. 0 is never used: memory starts as 0.
-/// Successors have alternating parity.
+/// 0 is never used: memory starts as 0. Successors have alternating parity.
+__device__ __forceinline__ std::uint32_t epoch_after(std::uint32_t last) {
+  return last == 0xffffffffu ? 2u : last + 1u;
+}
+/// The number of this call of a family, for this block.
 __device__ __forceinline__ std::uint32_t next_epoch(const PeerView& view, PeerFamily family) {
   const volatile std::uint32_t* epochs = view.epochs + static_cast<int>(family) * kPeerBlocks;
-  const std::uint32_t last = epochs[blockIdx.x];
-  return last == 0xffffffffu ? 2u : last + 1u;
+  return epoch_after(epochs[blockIdx.x]);
 }
 /// By one thread, after a block-wide sync behind the last use of the epoch.
 __device__ __forceinline__ void finish_epoch(const PeerView& view, PeerFamily family,

@@ -2,7 +2,7 @@
 #include "kernels/cuda/sum_add_norm.h"
 
 #include "kernels/cuda/load_floats.cuh"
-#include "kernels/cuda/numeric.cuh"
+#include "kernels/cuda/norm_params.cuh"
 
 namespace tandem::kernels {
 namespace {
@@ -11,18 +11,9 @@ constexpr int kMaxThreads = 512;
 constexpr int kMaxPacksPerThread = 4;
 
 template <typename E>
-struct SumAddNormParams {
+struct SumAddNormParams : NormParams<E> {
   const E* parts[kMaxPeers];
   int size;
-  E* residual;
-  std::int64_t residual_stride;
-  E* normed;
-  std::int64_t normed_stride;
-  const float* bias;
-  const float* post_weight;
-  const float* next_weight;
-  float post_eps, next_eps, scale;
-  int hidden;
 };
 
 /// The summed branch of a pack, with its bias.
@@ -104,13 +95,9 @@ __global__ void __launch_bounds__(kMaxThreads)
 
 template <typename T>
 bool can_sum_add_norm(const AddNormArgs<T, Cuda>& args) {
-  constexpr std::int64_t kN = Pack<cuda_t<T>>::kSize;
-  return args.residual.cols % kN == 0 &&
-         args.residual.cols <= kN * kMaxThreads * kMaxPacksPerThread &&
-         args.residual.stride % kN == 0 && args.normed.stride % kN == 0 &&
-         args.normed.data != nullptr && aligned_to(args.residual.data, 16) &&
-         aligned_to(args.normed.data, 16) && aligned_to(args.bias, 16) &&
-         aligned_to(args.post_norm.weight, 16) && aligned_to(args.next_norm.weight, 16);
+  constexpr int kN = Pack<cuda_t<T>>::kSize;
+  return norm_params(args).wide(kN) && args.normed.data != nullptr &&
+         args.residual.cols <= kN * kMaxThreads * kMaxPacksPerThread;
 }
 
 template <typename T>
@@ -119,20 +106,9 @@ void sum_add_norm(Context<Cuda>& ctx, Stream<Cuda>& stream, const SumParts<T>& p
   using E = cuda_t<T>;
   TANDEM_ASSERT(can_sum_add_norm(args), "rows of ", args.residual.cols);
   if (args.residual.rows == 0) return;
-  SumAddNormParams<E> params{};
+  SumAddNormParams<E> params{norm_params(args), {}, 0};
   for (int r = 0; r < parts.size; ++r) params.parts[r] = to_cuda(parts.parts[r]);
   params.size = parts.size;
-  params.residual = to_cuda(args.residual.data);
-  params.residual_stride = args.residual.stride;
-  params.normed = to_cuda(args.normed.data);
-  params.normed_stride = args.normed.stride;
-  params.bias = args.bias;
-  params.post_weight = args.post_norm.weight;
-  params.post_eps = args.post_norm.eps;
-  params.next_weight = args.next_norm.weight;
-  params.next_eps = args.next_norm.eps;
-  params.scale = args.scale;
-  params.hidden = static_cast<int>(args.residual.cols);
   const int packs = params.hidden / Pack<E>::kSize;
   const int threads = packs >= kMaxThreads ? kMaxThreads : (packs + 31) / 32 * 32;
   LaunchShape shape;
