@@ -4,13 +4,13 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
-#include <fstream>
 #include <functional>
 #include <set>
 #include <sstream>
 
 #include "kernels/device/error.h"
 #include "launch/command_line.h"
+#include "runtime/text_file.h"
 
 namespace tandem::launch {
 namespace {
@@ -236,14 +236,11 @@ ClusterConfig parse_cluster_config(const std::string& text, const std::string& f
 }
 
 ClusterConfig read_cluster_config(const std::filesystem::path& path) {
-  std::ifstream in(path);
-  TANDEM_REQUIRE(in.good() && !std::filesystem::is_directory(path), "--cluster: cannot read ",
-                 path.string(),
+  const auto text = runtime::read_text_file(path);
+  TANDEM_REQUIRE(text, "--cluster: cannot read ", path.string(),
                  "; name a file of cluster_configs/, for example --cluster "
                  "cluster_configs/laptop_cpu.ini");
-  std::ostringstream text;
-  text << in.rdbuf();
-  return parse_cluster_config(text.str(), path.string());
+  return parse_cluster_config(*text, path.string());
 }
 
 }  // namespace tandem::launch

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "launch/command_line.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -40,6 +42,15 @@ std::string unknown_option(const std::string& command, const std::string& option
                               : concat("; did you mean ", meant, "?"));
 }
 
+/// The first word that is neither an option, nor a value, nor one of the `expected` lone words.
+std::string stray_word(const std::vector<std::string>& arguments,
+                       const po::options_description& options, int style, int expected) {
+  const auto parsed = po::command_line_parser(arguments).options(options).style(style).run();
+  for (const auto& option : parsed.options)
+    if (option.position_key >= expected) return option.value.front();
+  return "a word";
+}
+
 }  // namespace
 
 std::string nearest(const std::string& word, const std::vector<std::string>& candidates) {
@@ -60,8 +71,8 @@ po::variables_map parse_options(const std::string& command,
                                 const po::options_description& options,
                                 const po::positional_options_description& positional) {
   po::variables_map values;
+  const auto style = po::command_line_style::unix_style & ~po::command_line_style::allow_guessing;
   try {
-    const auto style = po::command_line_style::unix_style & ~po::command_line_style::allow_guessing;
     po::store(po::command_line_parser(arguments)
                   .options(options)
                   .positional(positional)
@@ -72,10 +83,10 @@ po::variables_map parse_options(const std::string& command,
   } catch (const po::unknown_option& error) {
     throw ConfigError(unknown_option(command, error.get_option_name(), options));
   } catch (const po::too_many_positional_options_error&) {
-    throw ConfigError(concat("tandem ", command,
-                             " got a word that belongs to no option; quote values with spaces, "
-                             "and see tandem ",
-                             command, " --help"));
+    throw ConfigError(concat(
+        stray_word(arguments, options, style, static_cast<int>(positional.max_total_count())),
+        " belongs to no option of tandem ", command, "; quote values with spaces, and see tandem ",
+        command, " --help"));
   } catch (const po::error& error) {
     throw ConfigError(concat(error.what(), "; see tandem ", command, " --help"));
   }
@@ -89,6 +100,13 @@ std::optional<po::variables_map> parse_or_help(bool print_help, const std::strin
   if (values.count("help") == 0) return values;
   if (print_help) std::fputs(concat(options).c_str(), stdout);
   return std::nullopt;
+}
+
+void require_threads(int threads) {
+  const auto cores = static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN));
+  TANDEM_REQUIRE(threads >= 0, "--threads must be at least 1, not ", threads);
+  TANDEM_REQUIRE(threads <= cores, "--threads ", threads, ", but this host has ", cores,
+                 cores == 1 ? " core" : " cores", "; use --threads ", cores, " or less");
 }
 
 void require_one_of(const std::string& flag, const std::string& value,

@@ -30,6 +30,9 @@ std::string nearest(const std::string& word, const std::vector<std::string>& can
 void require_one_of(const std::string& flag, const std::string& value,
                     const std::vector<std::string>& allowed);
 
+/// ConfigError unless this host has cores for that many threads; 0 stands for a share of them.
+void require_threads(int threads);
+
 /// "512M", "4GiB", "1.5g" or plain bytes; ConfigError naming `flag` otherwise.
 std::int64_t parse_bytes(const std::string& flag, const std::string& text);
 

@@ -59,7 +59,7 @@ std::optional<DoctorOptions> parse(Ranks& ranks, const std::vector<std::string>&
   if (!values) return std::nullopt;
   TANDEM_REQUIRE(result.device == "auto" || result.device == "cpu" || result.device == "cuda",
                  "--device ", result.device, " is none of auto, cpu, cuda");
-  TANDEM_REQUIRE(result.threads >= 0, "--threads must be at least 1, not ", result.threads);
+  require_threads(result.threads);
   result.json = values->count("json") != 0;
   result.allow_shared_gpu = values->count("allow-shared-gpu") != 0;
   return result;

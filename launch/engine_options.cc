@@ -84,7 +84,7 @@ void EngineOptions::validate(int world_size, const std::string& command) const {
                  mixed_step_tokens);
   TANDEM_REQUIRE(gpu_memory_utilization > 0 && gpu_memory_utilization <= 1,
                  "--gpu-memory-utilization must lie in (0, 1], not ", gpu_memory_utilization);
-  TANDEM_REQUIRE(threads >= 0, "--threads must be at least 1, not ", threads);
+  require_threads(threads);
   if (!kv_cache_memory.empty()) parse_bytes("--kv-cache-memory", kv_cache_memory);
 }
 

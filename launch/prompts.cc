@@ -4,11 +4,11 @@
 #include <unistd.h>
 
 #include <boost/json.hpp>
-#include <fstream>
 #include <iostream>
 #include <iterator>
 
 #include "runtime/text/chat_template.h"
+#include "runtime/text_file.h"
 
 namespace tandem::launch {
 namespace {
@@ -17,19 +17,19 @@ std::string read_stream(std::istream& stream) {
   return {std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
 }
 
-std::string read_prompt_file(const std::string& path) {
+std::string read_prompt_file(const std::string& flag, const std::string& path) {
   if (path == "-") return read_stream(std::cin);
-  std::ifstream file(path, std::ios::binary);
-  TANDEM_REQUIRE(file, "--prompt-file ", path,
+  auto text = runtime::read_text_file(path);
+  TANDEM_REQUIRE(text, flag, "-file ", path,
                  " cannot be read; name a text file, or - for standard input");
-  return read_stream(file);
+  return *std::move(text);
 }
 
 boost::json::value read_tools(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  TANDEM_REQUIRE(file, "--tools ", path, " cannot be read; name a JSON file");
+  const auto text = runtime::read_text_file(path);
+  TANDEM_REQUIRE(text, "--tools ", path, " cannot be read; name a JSON file");
   boost::system::error_code error;
-  boost::json::value tools = boost::json::parse(read_stream(file), error);
+  boost::json::value tools = boost::json::parse(*text, error);
   TANDEM_REQUIRE(!error && tools.is_array(), "--tools ", path,
                  " is not a JSON list; write [{\"type\": \"function\", \"function\": {...}}]");
   return tools;
@@ -55,15 +55,15 @@ std::string apply_template(const ModelText& text, const PromptOptions& options,
 
 std::vector<std::string> read_prompts(const PromptOptions& options) {
   std::vector<std::string> texts = options.prompts;
-  for (const std::string& path : options.files) texts.push_back(read_prompt_file(path));
+  for (const std::string& path : options.files)
+    texts.push_back(read_prompt_file(options.flag, path));
   if (texts.empty()) {
-    TANDEM_REQUIRE(!isatty(STDIN_FILENO),
-                   "no prompt was given; use tandem generate --prompt TEXT, --prompt-file FILE, or "
-                   "pipe a text in");
+    TANDEM_REQUIRE(!isatty(STDIN_FILENO), "no text was given; use tandem ", options.command, " ",
+                   options.flag, " TEXT, ", options.flag, "-file FILE, or pipe a text in");
     texts.push_back(read_stream(std::cin));
   }
   for (const std::string& text : texts)
-    TANDEM_REQUIRE(!text.empty(), "a prompt is empty; give it some text");
+    TANDEM_REQUIRE(!text.empty(), options.flag, " is empty; give it some text");
   return texts;
 }
 

@@ -11,6 +11,7 @@
 namespace tandem::launch {
 
 struct PromptOptions {
+  std::string command = "generate", flag = "--prompt";  ///< What errors name.
   std::vector<std::string> prompts;
   std::vector<std::string> files;  ///< One prompt each; "-" is standard input.
   bool chat = false;               ///< Each prompt is a user's message in the model's template.

@@ -7,8 +7,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <optional>
 
 #include "kernels/device/error.h"
@@ -20,6 +18,7 @@
 #include "launch/server/api_server.h"
 #include "launch/waits/session.h"
 #include "runtime/engine_loop.h"
+#include "runtime/text_file.h"
 
 namespace tandem::launch {
 namespace {
@@ -71,9 +70,9 @@ bool parse(Ranks& ranks, const std::vector<std::string>& arguments, Options& opt
 }
 
 std::string read_file(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  TANDEM_REQUIRE(file, "cannot read --chat-template ", path, "; name a readable file");
-  return {std::istreambuf_iterator<char>(file), {}};
+  auto text = runtime::read_text_file(path);
+  TANDEM_REQUIRE(text, "cannot read --chat-template ", path, "; name a readable file");
+  return *std::move(text);
 }
 
 /// The name that requests use: a hub name as given, else the folder's or file's.

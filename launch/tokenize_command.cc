@@ -54,6 +54,8 @@ void tokenize(const Options& options) {
 
 int run_tokenize(Ranks& ranks, const std::vector<std::string>& arguments) {
   Options options;
+  options.text.command = "tokenize";
+  options.text.flag = "--text";
   po::options_description description("usage: tandem tokenize --model MODEL --text TEXT | --ids ID...");
   description.add_options()
       ("model,m", po::value(&options.model), "folder, .gguf file or hub name")

@@ -28,6 +28,12 @@ void require_room(const ModelConfig& model, const parallel::Shard& shard,
                  " on all), but this rank's part of the host's free memory is ",
                  mb(config.host_bytes), ": start more ranks on more hosts, use a smaller model",
                  config.dtype == DType::kF32 ? ", or --dtype bfloat16" : "");
+  const std::int64_t step = step_buffer_bytes(model, shard, config, shard.size());
+  TANDEM_REQUIRE(mine + step <= config.host_bytes, "a step of ", config.max_num_batched_tokens,
+                 " tokens and ", config.max_num_seqs, " sequences needs ", mb(step),
+                 " beside the weights' ", mb(mine),
+                 " on this rank, but its part of the host's free ", "memory is ",
+                 mb(config.host_bytes), ": lower --max-num-batched-tokens or --max-num-seqs");
 }
 
 template <typename T>

@@ -5,7 +5,6 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <iterator>
 #include <sstream>
 
@@ -16,6 +15,7 @@
 #include "launch/child_process.h"
 #include "launch/launch_command.h"
 #include "launch/svg_chart.h"
+#include "runtime/text_file.h"
 #include "runtime/weights/model_path.h"
 
 namespace tandem::launch {
@@ -139,12 +139,10 @@ std::vector<SizeWaits> run_waits(const Jobs& jobs, const ScalingOptions& options
 std::vector<LatencyDocument> read_results(const std::vector<std::string>& paths) {
   std::vector<LatencyDocument> documents;
   for (const std::string& path : paths) {
-    std::ifstream in(path);
-    TANDEM_REQUIRE(in.good(), "--results: cannot read ", path,
+    const auto text = runtime::read_text_file(path);
+    TANDEM_REQUIRE(text, "--results: cannot read ", path,
                    "; name files of tandem bench latency --json");
-    std::ostringstream text;
-    text << in.rdbuf();
-    documents.push_back(parse_latency_document(path, text.str()));
+    documents.push_back(parse_latency_document(path, *text));
   }
   return documents;
 }

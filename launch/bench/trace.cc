@@ -4,20 +4,21 @@
 #include <algorithm>
 #include <boost/json.hpp>
 #include <cstdio>
-#include <fstream>
 #include <functional>
 #include <iterator>
+#include <sstream>
 
 #include "kernels/device/error.h"
+#include "runtime/text_file.h"
 
 namespace tandem::launch {
 namespace json = boost::json;
 namespace {
 
-std::ifstream open(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  TANDEM_REQUIRE(file, "cannot read ", path, "; name a readable file");
-  return file;
+std::istringstream open(const std::string& path) {
+  auto text = runtime::read_text_file(path);
+  TANDEM_REQUIRE(text, "cannot read ", path, "; name a readable file");
+  return std::istringstream(*std::move(text));
 }
 
 /// Calls `take` with each line that is not empty, without its end; what it throws gets the place.
@@ -113,7 +114,7 @@ std::vector<BenchRequest> read_trace(const std::string& source) {
   TANDEM_REQUIRE(colon != std::string::npos && (kind == "azure" || kind == "mooncake"), "--trace ",
                  source, " is not known; use --trace azure:FILE or --trace mooncake:FILE");
   const std::string path = source.substr(colon + 1);
-  std::ifstream file = open(path);
+  std::istringstream file = open(path);
   std::vector<BenchRequest> requests;
   for_lines(file, path, [&](std::int64_t number, const std::string& line) {
     if (kind == "azure" && number == 1 && line.rfind("TIMESTAMP", 0) == 0) return;
@@ -129,7 +130,7 @@ std::vector<BenchRequest> read_trace(const std::string& source) {
 
 std::vector<BenchRequest> read_texts(const std::string& kind, const std::string& path,
                                      std::int32_t output) {
-  std::ifstream file = open(path);
+  std::istringstream file = open(path);
   std::vector<BenchRequest> requests;
   const auto add = [&](const json::value& value) {
     requests.push_back(parse_text(kind, value, output));

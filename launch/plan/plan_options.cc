@@ -3,11 +3,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <fstream>
-#include <sstream>
 
 #include "kernels/device/error.h"
 #include "launch/command_line.h"
+#include "runtime/text_file.h"
 
 namespace tandem::launch {
 namespace {
@@ -92,11 +91,9 @@ std::optional<PlanOptions> parse_plan_options(bool print_help,
 
 std::string read_text_file(const std::string& flag, const std::string& path,
                            const std::string& what) {
-  std::ifstream in(path);
-  TANDEM_REQUIRE(in.good(), flag, ": cannot read ", path, "; name ", what);
-  std::ostringstream text;
-  text << in.rdbuf();
-  return text.str();
+  auto text = runtime::read_text_file(path);
+  TANDEM_REQUIRE(text, flag, ": cannot read ", path, "; name ", what);
+  return *std::move(text);
 }
 
 RateSource::RateSource(const PlanOptions& options) {

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <fstream>
-#include <iterator>
 
 #include "kernels/device/error.h"
 #include "launch/version.h"
 #include "launch/waits/report.h"
+#include "runtime/text_file.h"
 
 namespace tandem::launch {
 namespace {
@@ -89,11 +88,10 @@ json::object to_json(const WaitsReport& report) {
 }
 
 WaitsReport read_report(const std::string& file) {
-  std::ifstream stream(file);
-  TANDEM_REQUIRE(stream, "cannot read ", file, "; name a file that `tandem waits --waits` wrote");
-  const std::string text{std::istreambuf_iterator<char>(stream), {}};
+  const auto text = runtime::read_text_file(file);
+  TANDEM_REQUIRE(text, "cannot read ", file, "; name a file that `tandem waits --waits` wrote");
   try {
-    const json::value document = json::parse(text);
+    const json::value document = json::parse(*text);
     TANDEM_REQUIRE(document.at("waits").to_number<int>() == 1, "another version");
     WaitsReport report;
     report.model = json::value_to<std::string>(document.at("model"));

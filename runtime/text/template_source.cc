@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/text/template_source.h"
 
-#include <fstream>
-#include <iterator>
 #include <map>
 #include <utility>
 
 #include "runtime/json_file.h"
+#include "runtime/text_file.h"
 
 namespace tandem::runtime {
 namespace {
@@ -39,12 +38,6 @@ TemplateTexts named_templates(const JsonFields& config, const json::array& list)
   return texts;
 }
 
-std::optional<std::string> read_text(const std::filesystem::path& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return std::nullopt;
-  return std::string(std::istreambuf_iterator<char>(file), {});
-}
-
 }  // namespace
 
 TemplateSource find_chat_template(const std::filesystem::path& folder) {
@@ -58,9 +51,9 @@ TemplateSource find_chat_template(const std::filesystem::path& folder) {
       result.texts = value->is_array() ? named_templates(config, value->get_array())
                                        : TemplateTexts{config.text("chat_template"), std::nullopt};
   }
-  if (auto main = read_text(folder / "chat_template.jinja"))
-    result.texts = TemplateTexts{std::move(*main),
-                                 read_text(folder / "additional_chat_templates/tool_use.jinja")};
+  if (auto main = read_text_file(folder / "chat_template.jinja"))
+    result.texts = TemplateTexts{
+        std::move(*main), read_text_file(folder / "additional_chat_templates/tool_use.jinja")};
   return result;
 }
 

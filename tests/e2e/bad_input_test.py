@@ -251,8 +251,9 @@ class BadInput(unittest.TestCase):
                       more=["--max-model-len", "300"])
 
     def test_no_prompt(self):
-        self.refuses(["generate", "--model", str(MODEL)], "a prompt is empty")
-        self.generate(MODEL, "a prompt is empty", more=["--prompt", ""])
+        self.refuses(["generate", "--model", str(MODEL)], "--prompt is empty")
+        self.refuses(["tokenize", "--model", str(MODEL)], "--text is empty")
+        self.generate(MODEL, "--prompt is empty", more=["--prompt", ""])
 
     # ---- ranks -----------------------------------------------------------------------------------
 
@@ -283,8 +284,23 @@ class BadInput(unittest.TestCase):
         self.refuses(["frobnicate"], "see tandem --help")
         self.generate(MODEL, "did you mean --temperature?", more=["--temprature", "1"])
         self.generate(MODEL, "see tandem generate --help", more=["--frobnicate"])
-        self.generate(MODEL, "belongs to no option", more=["stray"])
+        self.generate(MODEL, "stray words belongs to no option", more=["stray words"])
         self.refuses(["inspect", "--modle", "x"], "did you mean --model?")
+
+    def test_a_folder_where_a_file_is_wanted(self):
+        folder = str(self.folder)
+        base = ["--model", str(MODEL)]
+        for arguments, wanted in (
+                (["generate", *base, "--prompt-file", folder], "--prompt-file " + folder),
+                (["generate", *base, "--prompt", "Hi", "--chat", "--tools", folder], "--tools"),
+                (["tokenize", *base, "--text-file", folder], "--text-file " + folder),
+                (["serve", *base, "--chat-template", folder], "--chat-template"),
+                (["plan", *base, "--cluster", folder], "--cluster"),
+                (["plan", *base, "--doctor", folder], "--doctor"),
+                (["waits", "compare", folder, folder], "waits --waits"),
+                (["bench", "throughput", *base, "--trace", "azure:" + folder], "readable file"),
+                (["bench", "scaling", "--results", folder], "--results")):
+            self.refuses(arguments, wanted, folder, ranks=(1,))
 
     def test_values_out_of_range(self):
         for more, wanted in ((["--max-tokens", "many"], "--max-tokens"),
@@ -303,6 +319,7 @@ class BadInput(unittest.TestCase):
                              (["--load-format", "gguf"], "leave --load-format out"),
                              (["--max-num-seqs", "0"], "--max-num-seqs"),
                              (["--threads", "-1"], "--threads"),
+                             (["--threads", "1000000"], "or less"),
                              (["--kv-cache-memory", "lots"], "--kv-cache-memory 2GiB"),
                              (["--step-timeout", "soon"], "--step-timeout 60"),
                              (["--stop-token-id", "-7"], "--stop-token-id"),
@@ -313,6 +330,8 @@ class BadInput(unittest.TestCase):
 
     def test_no_memory(self):
         self.generate(MODEL, "--kv-cache-memory", more=["--kv-cache-memory", "1KiB"])
+        self.generate(MODEL, "lower --max-num-batched-tokens",
+                      more=["--max-num-batched-tokens", "2000000000"])
         big = self.folder / "big"
         big.mkdir()
         config = json.loads((program.SOURCE / "tests/bench/models/llama-3-70b/config.json")
