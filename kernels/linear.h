@@ -1,15 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // Matrix products with a weight that was prepared once at load.
-// `LinearWeight<T, D>` owns a weight `[N, K]` in the form its device multiplies fastest: bfloat16
-// on the CPU packed (kernels/cpu/packed_weight.h), else plain row-major. One copy per tensor;
-// prefill and decode read the same bytes. T is float, BFloat16 or Float16.
+// `LinearWeight<T, D>` owns a weight `[N, K]` in the form its device multiplies fastest: on the CPU
+// bfloat16 packed (kernels/cpu/packed_weight.h) or in the few bits of the model's file
+// (kernels/cpu/quantized_weight.h), else plain row-major. One copy per tensor; prefill and decode
+// read the same bytes. T, the type of x, is float, BFloat16 or Float16.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 #include "kernels/device/buffer.h"
 #include "kernels/device/dtype.h"
+#include "kernels/quant_block.h"
 
 namespace tandem::kernels {
 
@@ -23,6 +26,9 @@ class LinearWeight<T, Cpu> {
   /// Takes the row-major `[rows, cols]` weight from host memory to the context's arena, bfloat16
   /// packed. Synchronous.
   LinearWeight(Context<Cpu>& ctx, Buffer<T, Cpu> row_major, std::int64_t rows, std::int64_t cols);
+  /// The same for `[rows, cols / 32]` blocks of few bits, which stay so; T is BFloat16.
+  LinearWeight(Context<Cpu>& ctx, const QuantFormat& format, Buffer<QuantBlock, Cpu> row_major,
+               std::int64_t rows, std::int64_t cols);
   LinearWeight(LinearWeight&&) noexcept;
   LinearWeight& operator=(LinearWeight&&) noexcept;
   ~LinearWeight();
@@ -33,13 +39,19 @@ class LinearWeight<T, Cpu> {
 
   /// Row `row` to `out` `[cols]`: a tied embedding is read from the head.
   void copy_row(std::int64_t row, T* out) const;
-  template <typename Out>
-  void multiply(TensorView<const T, Cpu> x, TensorView<Out, Cpu> y) const;  ///< `matmul`'s body.
+  template <typename Out>  // `matmul`'s body
+  void multiply(Context<Cpu>& ctx, TensorView<const T, Cpu> x, TensorView<Out, Cpu> y) const;
 
  private:
   struct Library;
+  const T* values() const { return reinterpret_cast<const T*>(data_.get()); }
+  template <typename Out>
+  void multiply_quantized(Context<Cpu>& ctx, TensorView<const T, Cpu> x,
+                          TensorView<Out, Cpu> y) const;
+
   std::int64_t rows_ = 0, cols_ = 0, size_bytes_ = 0;
-  std::shared_ptr<T> data_;
+  std::optional<QuantFormat> format_;  ///< None: of values.
+  std::shared_ptr<std::byte> data_;
   std::unique_ptr<Library> library_;
 };
 

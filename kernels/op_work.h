@@ -16,7 +16,7 @@ OpWork matmul_work(std::int64_t rows, const LinearWeight<T, D>& weight) {
   const double n = static_cast<double>(weight.rows()), k = static_cast<double>(weight.cols());
   const double m = static_cast<double>(rows);
   OpWork work;
-  work.bytes = (n * k + m * (n + k)) * sizeof(T);
+  work.bytes = static_cast<double>(weight.size_bytes()) + m * (n + k) * sizeof(T);
   work.flops = 2 * m * n * k;
   return work;
 }

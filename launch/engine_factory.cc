@@ -37,7 +37,8 @@ std::string bytes_read_text(const std::vector<std::int64_t>& bytes) {
 MadeEngine make_engine(Ranks& ranks, const std::string& device, const EngineOptions& options,
                        const runtime::ModelConfig& model, const runtime::Checkpoint& checkpoint,
                        const runtime::EngineConfig& config) {
-  const auto report = runtime::report_model(model, ranks.control.size(), config.dtype);
+  const auto report = runtime::report_model(model, ranks.control.size(), config.dtype,
+                                            config.keep_bits ? &checkpoint : nullptr);
   if (options.verbose)
     log_info("sharding\n", runtime::to_text(report));
   else if (ranks.control.size() > 1)

@@ -23,6 +23,10 @@ void EngineOptions::add_to(po::options_description& options) {
       "dtype", po::value(&dtype)->default_value(dtype), "auto | bfloat16 | float16 | float32")(
       "load-format", po::value(&load_format)->default_value(load_format),
       "auto | safetensors | gguf | dummy (seeded random weights from config.json alone)")(
+      "weight-format", po::value(&weight_format)->default_value(weight_format),
+      "auto | dense: CPU ranks keep Q4_0, Q4_1, Q5_0, Q5_1, Q8_0 and IQ4_NL weights of a .gguf "
+      "file "
+      "as they are, or make them bfloat16")(
       "tensor-parallel-size,tp", po::value(&tensor_parallel_size)->default_value(0, "world size"),
       "ranks that share the model; must equal the number of ranks started")(
       "max-model-len", po::value(&max_model_len)->default_value(0, "the model's"),
@@ -34,8 +38,9 @@ void EngineOptions::add_to(po::options_description& options) {
       "token rows of one step")(
       "max-num-mixed-tokens", po::value(&mixed_step_tokens)->default_value(mixed_step_tokens),
       "token rows of a step that decodes and prefills: fewer keep the pace of answers while long "
-      "prompts come in, 0 lets such a step be as large as any")("kv-cache-memory", po::value(&kv_cache_memory),
-                                "KV cache per rank at most, for example 4GiB")(
+      "prompts come in, 0 lets such a step be as large as any")(
+      "kv-cache-memory", po::value(&kv_cache_memory),
+      "KV cache per rank at most, for example 4GiB")(
       "gpu-memory-utilization",
       po::value(&gpu_memory_utilization)->default_value(gpu_memory_utilization, "0.9"),
       "share of a GPU's memory that Tandem may use")(
@@ -63,6 +68,7 @@ void EngineOptions::validate(int world_size, const std::string& command) const {
   require_one_of("--device", device, {"auto", "cpu", "cuda"});
   require_one_of("--dtype", dtype, {"auto", "bfloat16", "float16", "float32"});
   require_one_of("--load-format", load_format, {"auto", "safetensors", "gguf", "dummy"});
+  require_one_of("--weight-format", weight_format, {"auto", "dense"});
   require_one_of("--mem-sync-domains", mem_sync_domains, {"auto", "separate", "shared"});
   require_one_of("--all-reduce", all_reduce, {"auto", "oneshot", "twoshot", "nccl"});
   require_one_of("--decode-matmul", decode_matmul, {"auto", "streaming", "cublaslt"});

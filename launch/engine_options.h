@@ -15,17 +15,18 @@ inline constexpr std::int32_t kServedMixedTokens = 256;
 
 struct EngineOptions {
   std::string model;
-  std::string device = "auto";       ///< auto, cpu, cuda
-  std::string dtype = "auto";        ///< auto, bfloat16, float16, float32
-  std::string load_format = "auto";  ///< auto, safetensors, gguf, dummy
-  std::string kv_cache_memory;       ///< Bytes with unit; empty: chosen by the device
+  std::string device = "auto";         ///< auto, cpu, cuda
+  std::string dtype = "auto";          ///< auto, bfloat16, float16, float32
+  std::string load_format = "auto";    ///< auto, safetensors, gguf, dummy
+  std::string weight_format = "auto";  ///< auto, dense
+  std::string kv_cache_memory;         ///< Bytes with unit; empty: chosen by the device
   double gpu_memory_utilization = 0.9;
   int tensor_parallel_size = 0;    ///< 0: the world size
   std::int32_t max_model_len = 0;  ///< 0: the model's own, bounded
   std::int32_t max_num_seqs = 16;
   std::int32_t max_num_batched_tokens = 2048;
   std::int32_t mixed_step_tokens = 0;  ///< 0: no bound of its own
-  int threads = 0;  ///< 0: this rank's share of the cores
+  int threads = 0;                     ///< 0: this rank's share of the cores
   std::uint64_t dummy_seed = 0;
   bool enforce_eager = false;
   bool allow_shared_gpu = false;

@@ -37,14 +37,19 @@ struct StoredWeights {
 
 /// Nothing when there is a config.json alone. ConfigError when the files are damaged or do not
 /// belong to `config`.
-std::optional<StoredWeights> stored_weights(const std::filesystem::path& path,
-                                            const runtime::ModelConfig& config) {
+std::optional<runtime::Checkpoint> open_weights(const std::filesystem::path& path,
+                                                const runtime::ModelConfig& config) {
   if (!runtime::is_gguf(path) && !runtime::has_safetensors(path)) return std::nullopt;
-  const runtime::Checkpoint checkpoint = runtime::Checkpoint::open(path);
+  auto checkpoint = runtime::Checkpoint::open(path);
   checkpoint.require_fits(config);
+  return checkpoint;
+}
+
+std::optional<StoredWeights> stored_weights(const std::optional<runtime::Checkpoint>& checkpoint) {
+  if (!checkpoint) return std::nullopt;
   StoredWeights stored;
-  stored.num_tensors = checkpoint.tensors().size();
-  for (const auto& [name, entry] : checkpoint.tensors())
+  stored.num_tensors = checkpoint->tensors().size();
+  for (const auto& [name, entry] : checkpoint->tensors())
     stored.bytes_by_type[std::string(runtime::name(entry.type))] += entry.size_bytes;
   return stored;
 }
@@ -72,10 +77,12 @@ json::value to_json(const std::optional<StoredWeights>& stored) {
 void inspect(const Options& options) {
   const std::filesystem::path path = runtime::resolve_model_path(options.model);
   const runtime::ModelConfig config = runtime::read_model_config(path);
-  const auto stored = stored_weights(path, config);
+  const auto checkpoint = open_weights(path, config);
+  const auto stored = stored_weights(checkpoint);
   const runtime::ModelReport report =
       runtime::report_model(config, options.tensor_parallel_size,
-                            choose_dtype(options.dtype, config.dtype, /*device=*/"any"));
+                            choose_dtype(options.dtype, config.dtype, /*device=*/"any"),
+                            checkpoint ? &*checkpoint : nullptr);
   if (!options.json) {
     std::fputs((runtime::to_text(report) + to_text(stored)).c_str(), stdout);
     return;

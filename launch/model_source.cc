@@ -111,6 +111,7 @@ runtime::EngineConfig engine_config(const Ranks& ranks, const EngineOptions& opt
                                     const runtime::ModelConfig& model, const std::string& device) {
   runtime::EngineConfig config;
   config.dtype = choose_dtype(options.dtype, model.dtype, device);
+  config.keep_bits = options.weight_format == "auto";
   config.max_num_seqs = options.max_num_seqs;
   config.max_num_batched_tokens = options.max_num_batched_tokens;
   config.mixed_step_tokens = options.mixed_step_tokens;

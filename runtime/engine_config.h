@@ -41,7 +41,9 @@ struct EngineConfig {
   std::int64_t kv_cache_bytes = 0;           ///< Per rank, at most.
   std::int64_t kv_segment_bytes = 64 << 20;  ///< One step of growth.
   OverlapMode overlap = OverlapMode::kAuto;  ///< Sums of prefill under its computation.
-  int threads = 1;                           ///< CPU ranks: OpenMP threads of this rank.
+  /// CPU ranks of bfloat16: matrices that a file has in few bits are kept and multiplied so.
+  bool keep_bits = true;
+  int threads = 1;  ///< CPU ranks: OpenMP threads of this rank.
   /// CPU ranks: this rank's part of the host's free memory; 0: unknown, nothing is checked.
   std::int64_t host_bytes = 0;
   /// Of one rank: it runs the first shard of so many, and communication is left out. 0: the job's.
@@ -55,6 +57,8 @@ struct LoadReport {
   double seconds = 0;
   std::int64_t bytes_read = 0;                   ///< Of the checkpoint's files.
   std::int64_t weight_bytes = 0;                 ///< On the device.
+  std::int64_t step_weight_bytes = 0;            ///< Of these, what a decode step reads.
+  std::string kept_format;                       ///< "q4_1": what most weights stayed in; or empty.
   std::int64_t kv_cache_bytes = 0;               ///< That the cache may grow to.
   std::int64_t peak_resident_bytes = 0;          ///< Of this process, up to here (CPU ranks).
   double load_seconds = 0, prepare_seconds = 0;  ///< Weights; tuning and capture of graphs.

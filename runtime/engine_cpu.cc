@@ -10,19 +10,21 @@
 #include "runtime/host_memory.h"
 #include "runtime/model_report.h"
 #include "runtime/weights/model_loader.h"
+#include "runtime/weights/weight_formats.h"
 
 namespace tandem::runtime {
 namespace {
 
 /// Before anything is read: a host that runs out of memory kills processes without a word.
-void require_room(const ModelConfig& model, const parallel::Shard& shard,
-                  const EngineConfig& config) {
+void require_room(const ModelConfig& model, const Checkpoint& checkpoint,
+                  const parallel::Shard& shard, const EngineConfig& config) {
   if (config.host_bytes <= 0) return;
-  const ModelReport report = report_model(model, shard.size(), config.dtype);
+  const ModelReport report =
+      report_model(model, shard.size(), config.dtype, config.keep_bits ? &checkpoint : nullptr);
   const auto mb = [](std::int64_t bytes) { return concat((bytes + 999'999) / 1'000'000, " MB"); };
   std::int64_t all = 0;
-  for (const RankReport& rank : report.ranks) all += rank.weight_bytes;
-  const std::int64_t mine = report.ranks[static_cast<std::size_t>(shard.rank())].weight_bytes;
+  for (const RankReport& rank : report.ranks) all += rank.cpu_weight_bytes;
+  const std::int64_t mine = report.ranks[static_cast<std::size_t>(shard.rank())].cpu_weight_bytes;
   TANDEM_REQUIRE(mine <= config.host_bytes, model.name, " needs ", mb(mine),
                  " of memory for its weights on this rank (", mb(all),
                  " on all), but this rank's part of the host's free memory is ",
@@ -45,15 +47,19 @@ std::unique_ptr<Engine> make_engine(comm::ControlPlane& control, const ModelConf
   const parallel::Shard shard(shard_shape(model), control.rank(),
                               config.shard_of > 0 ? config.shard_of : control.size());
   std::optional<Model<T, Cpu>> loaded;
-  control.together([&] { require_room(model, shard, config); });  // no rank reads before all may
+  control.together(
+      [&] { require_room(model, checkpoint, shard, config); });  // no rank reads before all may
   control.together([&] {
-    loaded.emplace(
-        ModelLoader<T, Cpu>(*context, checkpoint, model, shard).load(config.max_model_len));
+    loaded.emplace(ModelLoader<T, Cpu>(*context, checkpoint, model, shard, config.keep_bits)
+                       .load(config.max_model_len));
   });
   const EngineLimits limits =
       plan_cache(control, model, shard, config, /*free_bytes=*/config.kv_cache_bytes);
   report->bytes_read = checkpoint.bytes_read();
   report->weight_bytes = loaded->weight_bytes;
+  report->step_weight_bytes = loaded->weight_bytes - loaded->embedding.size_bytes();
+  if (config.keep_bits && config.dtype == DType::kBF16)
+    report->kept_format = main_format(checkpoint);
   typename DeviceEngine<T, Cpu>::Parts parts{
       std::move(context), nullptr, std::move(*loaded), limits, config.kv_segment_bytes, true};
   parts.rank = control.rank();

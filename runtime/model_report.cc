@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "runtime/weights/tensor_names.h"
+#include "runtime/weights/weight_formats.h"
 
 namespace tandem::runtime {
 namespace {
@@ -49,20 +50,59 @@ std::int64_t elements(const TensorNames& names, LayerTensor tensor, const ModelC
   }
 }
 
-std::int64_t weight_bytes(const ModelConfig& config, DType dtype, const Range& q_heads,
-                          const Range& kv_heads, const Range& intermediate, const Range& vocab) {
-  const TensorNames names(config);
-  std::int64_t layer_bytes = 0;
-  for (int i = 0; i < kNumLayerTensors; ++i) {
-    const auto tensor = static_cast<LayerTensor>(i);
-    const bool matrix = names.layer(0, tensor).cols > 0;
-    layer_bytes += elements(names, tensor, config, q_heads, kv_heads, intermediate) *
-                   (matrix ? size_bytes(dtype) : kVectorBytes);
+/// A rank's part of a model.
+struct Part {
+  Range q_heads, kv_heads, intermediate, vocab;
+};
+
+/// The few bits of the matrix that `tensor` is part of on a rank; none: values.
+std::optional<kernels::QuantFormat> format_of(const Checkpoint* kept, const TensorNames& names,
+                                              std::int64_t layer, LayerTensor tensor,
+                                              const ModelConfig& config, const Part& part) {
+  if (kept == nullptr) return std::nullopt;
+  const auto slice = [&](LayerTensor one) { return names.layer(layer, one); };
+  const Range all{0, slice(tensor).cols};
+  switch (tensor) {
+    case LayerTensor::kO:
+      return quant_format(
+          *kept, {slice(tensor)},
+          {part.q_heads.begin * config.head_dim, part.q_heads.end * config.head_dim});
+    case LayerTensor::kDown:
+      return quant_format(*kept, {slice(tensor)}, part.intermediate);
+    case LayerTensor::kGate:
+    case LayerTensor::kUp:
+      return quant_format(*kept, {slice(LayerTensor::kGate), slice(LayerTensor::kUp)}, all);
+    default:
+      return quant_format(
+          *kept, {slice(LayerTensor::kQ), slice(LayerTensor::kK), slice(LayerTensor::kV)}, all);
   }
-  const std::int64_t tables = config.tied_embeddings ? 1 : 2;
-  return layer_bytes * config.num_layers() +
-         tables * vocab.size() * config.hidden_size * size_bytes(dtype) +
-         config.hidden_size * kVectorBytes;
+}
+
+std::int64_t matrix_bytes(std::int64_t elements, DType dtype,
+                          const std::optional<kernels::QuantFormat>& format) {
+  return format ? elements / kernels::QuantBlock::kValues * format->block_bytes()
+                : elements * size_bytes(dtype);
+}
+
+/// `kept`: whose few bits stay; null: none do.
+std::int64_t weight_bytes(const ModelConfig& config, DType dtype, const Part& part,
+                          const Checkpoint* kept) {
+  const TensorNames names(config);
+  std::int64_t bytes = config.hidden_size * kVectorBytes;
+  for (std::int64_t layer = 0; layer < config.num_layers(); ++layer)
+    for (int i = 0; i < kNumLayerTensors; ++i) {
+      const auto tensor = static_cast<LayerTensor>(i);
+      const std::int64_t size =
+          elements(names, tensor, config, part.q_heads, part.kv_heads, part.intermediate);
+      bytes += names.layer(layer, tensor).cols > 0
+                   ? matrix_bytes(size, dtype, format_of(kept, names, layer, tensor, config, part))
+                   : size * kVectorBytes;
+    }
+  const std::int64_t table = part.vocab.size() * config.hidden_size;
+  if (!config.tied_embeddings) bytes += table * size_bytes(dtype);
+  const auto head =
+      kept == nullptr ? std::nullopt : quant_format(*kept, {names.head()}, {0, config.hidden_size});
+  return bytes + matrix_bytes(table, dtype, head);
 }
 
 std::int64_t kv_bytes(const ModelConfig& config, DType dtype, const Range& kv_heads) {
@@ -107,7 +147,9 @@ parallel::ShardShape shard_shape(const ModelConfig& config) {
           config.vocab_size};
 }
 
-ModelReport report_model(const ModelConfig& config, int tensor_parallel_size, DType dtype) {
+ModelReport report_model(const ModelConfig& config, int tensor_parallel_size, DType dtype,
+                         const Checkpoint* checkpoint) {
+  const Checkpoint* kept = dtype == DType::kBF16 ? checkpoint : nullptr;
   ModelReport report;
   report.config = config;
   report.dtype = dtype;
@@ -115,9 +157,12 @@ ModelReport report_model(const ModelConfig& config, int tensor_parallel_size, DT
   std::int64_t total = 0, largest = 0, total_kv = 0;
   for (int rank = 0; rank < tensor_parallel_size; ++rank) {
     const parallel::Shard shard(shard_shape(config), rank, tensor_parallel_size);
-    RankReport item{shard.q_heads(), shard.kv_heads(), shard.intermediate(), shard.vocab(), 0, 0};
-    item.weight_bytes =
-        weight_bytes(config, dtype, item.q_heads, item.kv_heads, item.intermediate, item.vocab);
+    RankReport item{
+        shard.q_heads(), shard.kv_heads(), shard.intermediate(), shard.vocab(), 0, 0, 0};
+    const Part part{item.q_heads, item.kv_heads, item.intermediate, item.vocab};
+    item.weight_bytes = weight_bytes(config, dtype, part, nullptr);
+    item.cpu_weight_bytes =
+        kept == nullptr ? item.weight_bytes : weight_bytes(config, dtype, part, kept);
     item.kv_bytes_per_token = kv_bytes(config, dtype, item.kv_heads);
     total += item.weight_bytes;
     total_kv += item.kv_bytes_per_token;
@@ -128,14 +173,19 @@ ModelReport report_model(const ModelConfig& config, int tensor_parallel_size, DT
   report.imbalance =
       static_cast<double>(largest) * tensor_parallel_size / static_cast<double>(total);
   report.duplicated_bytes =
-      total - weight_bytes(config, dtype, {0, config.num_heads}, all_kv,
-                           {0, config.intermediate_size}, {0, config.vocab_size});
+      total -
+      weight_bytes(
+          config, dtype,
+          {{0, config.num_heads}, all_kv, {0, config.intermediate_size}, {0, config.vocab_size}},
+          nullptr);
   report.duplicated_kv_bytes_per_token = total_kv - kv_bytes(config, dtype, all_kv);
   return report;
 }
 
 std::string to_text(const ModelReport& report) {
   const ModelConfig& config = report.config;
+  const bool keeps_bits =
+      report.ranks.front().cpu_weight_bytes != report.ranks.front().weight_bytes;
   std::ostringstream out;
   out << config.name << ": " << config.architecture << ", "
       << parameters_text(report.num_parameters) << " parameters, " << name(report.dtype) << "\n"
@@ -145,14 +195,17 @@ std::string to_text(const ModelReport& report) {
       << config.vocab_size << (config.tied_embeddings ? " (tied)" : "") << ", context "
       << config.max_position << "\n\nrank  " << std::left << std::setw(16) << "query heads"
       << std::setw(16) << "KV heads" << std::setw(22) << "MLP columns" << std::setw(26)
-      << "vocabulary rows" << std::setw(12) << "weights"
-      << "KV per token\n";
+      << "vocabulary rows" << std::setw(12) << "weights";
+  if (keeps_bits) out << std::setw(16) << "on CPU ranks";
+  out << "KV per token\n";
   for (std::size_t rank = 0; rank < report.ranks.size(); ++rank) {
     const RankReport& item = report.ranks[rank];
     out << std::setw(6) << rank << std::setw(16) << range_text(item.q_heads) << std::setw(16)
         << range_text(item.kv_heads) << std::setw(22) << range_text(item.intermediate)
-        << std::setw(26) << range_text(item.vocab) << std::setw(12) << bytes_text(item.weight_bytes)
-        << bytes_text(item.kv_bytes_per_token) << "\n";
+        << std::setw(26) << range_text(item.vocab) << std::setw(12)
+        << bytes_text(item.weight_bytes);
+    if (keeps_bits) out << std::setw(16) << bytes_text(item.cpu_weight_bytes);
+    out << bytes_text(item.kv_bytes_per_token) << "\n";
   }
   out << "\n" << imbalance_text(report) << "\n";
   return out.str();
@@ -176,6 +229,7 @@ json::object to_json(const ModelReport& report) {
                                  {"intermediate", range_json(item.intermediate)},
                                  {"vocab", range_json(item.vocab)},
                                  {"weight_bytes", item.weight_bytes},
+                                 {"cpu_weight_bytes", item.cpu_weight_bytes},
                                  {"kv_bytes_per_token", item.kv_bytes_per_token}});
   return {{"model", config.name},
           {"architecture", config.architecture},

@@ -14,9 +14,12 @@
 
 namespace tandem::runtime {
 
+class Checkpoint;
+
 struct RankReport {
   parallel::Range q_heads, kv_heads, intermediate, vocab;
   std::int64_t weight_bytes = 0;        ///< Matrices in the model's type, vectors in float32.
+  std::int64_t cpu_weight_bytes = 0;    ///< The same of CPU ranks, which may keep few bits.
   std::int64_t kv_bytes_per_token = 0;  ///< Keys and values of all layers.
 };
 
@@ -33,7 +36,9 @@ struct ModelReport {
 parallel::ShardShape shard_shape(const ModelConfig& config);
 
 /// ConfigError when the model cannot be dealt to so many ranks (with the nearest legal sizes).
-ModelReport report_model(const ModelConfig& config, int tensor_parallel_size, DType dtype);
+/// `checkpoint`: whose few bits CPU ranks of bfloat16 keep; null: none.
+ModelReport report_model(const ModelConfig& config, int tensor_parallel_size, DType dtype,
+                         const Checkpoint* checkpoint = nullptr);
 
 std::string to_text(const ModelReport& report);  ///< A few lines and a table, for people.
 /// The last line of `to_text`: imbalance and duplicated bytes.

@@ -13,8 +13,11 @@ BenchEngine make_bench_engine(Ranks& ranks, const EngineOptions& options) {
   return {std::move(source), device, config, std::move(made)};
 }
 
-std::string case_label(const std::string& name, const ModelSource& source, DType dtype, int ranks) {
-  return concat(name.empty() ? source.config.name : name, " ", short_name(dtype), " tp", ranks);
+std::string case_label(const std::string& name, const ModelSource& source, DType dtype,
+                       const runtime::LoadReport& load, int ranks) {
+  return concat(name.empty() ? source.config.name : name, " ",
+                load.kept_format.empty() ? std::string(short_name(dtype)) : load.kept_format, " tp",
+                ranks);
 }
 
 void publish(const BenchResults& results, const std::string& path) {

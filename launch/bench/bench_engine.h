@@ -21,8 +21,10 @@ struct BenchEngine {
 /// Opens and loads the model of `options` on every rank.
 BenchEngine make_bench_engine(Ranks& ranks, const EngineOptions& options);
 
-/// "llama-3-8b bf16 tp2"; `name` takes the place of the model's own unless it is empty.
-std::string case_label(const std::string& name, const ModelSource& source, DType dtype, int ranks);
+/// "llama-3-8b bf16 tp2", or "smollm2-135m q4_1 tp2" where weights stayed in few bits; `name` takes
+/// the place of the model's own unless it is empty.
+std::string case_label(const std::string& name, const ModelSource& source, DType dtype,
+                       const runtime::LoadReport& load, int ranks);
 
 /// Shows the table on standard output and writes the JSON to `path`. An empty path: no JSON; "-":
 /// JSON on standard output, and no table.

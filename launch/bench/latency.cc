@@ -258,9 +258,11 @@ int run(Ranks& ranks, const std::string& kind, const std::vector<std::string>& a
                          0};
   const int ranks_run = ranks.control.size(), size = shards > 0 ? shards : ranks_run;
   const std::string name = options->name.empty() ? source.config.name : options->name;
-  const std::string label = case_label(name, source, config.dtype, size);
+  const std::string label = case_label(name, source, config.dtype, made.load, size);
   BenchResults results(device == "cpu" ? concat(kind, "-cpu") : kind, facts.command);
-  results.set_work(work_json(*options, config, source.config, device, name, size));
+  boost::json::object work = work_json(*options, config, source.config, device, name, size);
+  if (!made.load.kept_format.empty()) work["weights"] = made.load.kept_format;
+  results.set_work(std::move(work));
   if (options->both_domains) {
     run_both_domains(ranks, *made.engine, *options, shapes, label, source.config.vocab_size,
                      results);
@@ -268,8 +270,9 @@ int run(Ranks& ranks, const std::string& kind, const std::vector<std::string>& a
     runtime::EngineLoop loop(ranks.control, *made.engine, {made.engine->limits(), false, {}});
     loop.record_to(session.recorder());
     if (ranks.first()) {
-      run_shapes(loop, *options, shapes, label, work_of(source.config, config.dtype, size),
-                 ceilings, source.config.vocab_size, results);
+      run_shapes(loop, *options, shapes, label,
+                 work_of(source.config, config.dtype, size, made.load), ceilings,
+                 source.config.vocab_size, results);
       loop.close();
     } else {
       loop.follow();

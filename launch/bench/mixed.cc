@@ -206,7 +206,8 @@ int run_bench_mixed(Ranks& ranks, const std::vector<std::string>& arguments) {
     return 0;
   }
   const std::string label =
-      concat(case_label(options->name, bench.source, bench.config.dtype, ranks.control.size()),
+      concat(case_label(options->name, bench.source, bench.config.dtype, bench.made.load,
+                        ranks.control.size()),
              " batch", options->batch, " ctx", options->context, " beside prefill", options->prompt,
              " mixed", options->engine.mixed_step_tokens);
   BenchResults results(bench.device == "cpu" ? "mixed-cpu" : "mixed",

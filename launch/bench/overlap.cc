@@ -147,7 +147,8 @@ int run_bench_overlap(Ranks& ranks, const std::vector<std::string>& arguments) {
   const BenchEngine bench = make_bench_engine(ranks, options->engine);
   const runtime::ModelConfig& model = bench.source.config;
   const int size = ranks.control.size();
-  const std::string label = case_label(options->name, bench.source, bench.config.dtype, size);
+  const std::string label =
+      case_label(options->name, bench.source, bench.config.dtype, bench.made.load, size);
   BenchResults results(bench.device == "cpu" ? "overlap-cpu" : "overlap",
                        command_text(ranks, "bench overlap", arguments));
   std::vector<std::vector<std::string>> lines{

@@ -59,8 +59,9 @@ std::optional<Options> parse(Ranks& ranks, const std::vector<std::string>& argum
 }
 
 std::string case_name(const Options& options, const ModelSource& source,
-                      const runtime::EngineConfig& config, int ranks, const Workload& workload) {
-  std::string name = concat(case_label(options.name, source, config.dtype, ranks), " c",
+                      const runtime::EngineConfig& config, const runtime::LoadReport& load,
+                      int ranks, const Workload& workload) {
+  std::string name = concat(case_label(options.name, source, config.dtype, load, ranks), " c",
                             options.max_concurrency, " ", workload.label);
   if (options.steady_state) name += " steady";
   if (options.no_prefix_caching) name += " no-reuse";
@@ -144,8 +145,9 @@ int run_bench_throughput(Ranks& ranks, const std::vector<std::string>& arguments
   loop.close();
   BenchResults results(device == "cpu" ? "throughput-cpu" : "throughput",
                        command_text(ranks, "bench throughput", arguments));
-  report(case_name(*options, source, config, size, workload), count, *options,
-         work_of(source.config, config.dtype, size), ceilings, size, loop.stats().times, results);
+  report(case_name(*options, source, config, made.load, size, workload), count, *options,
+         work_of(source.config, config.dtype, size, made.load), ceilings, size, loop.stats().times,
+         results);
   const runtime::LoopStats stats = loop.stats();
   std::fprintf(stderr,
                "%s, %d rank%s: %lld requests, %lld prompt and %lld output tokens in %.1f s; %lld "

@@ -20,6 +20,13 @@ Work work_of(const runtime::ModelConfig& model, DType dtype, int ranks) {
   return work;
 }
 
+Work work_of(const runtime::ModelConfig& model, DType dtype, int ranks,
+             const runtime::LoadReport& load) {
+  Work work = work_of(model, dtype, ranks);
+  if (!load.kept_format.empty()) work.weight_bytes = static_cast<double>(load.step_weight_bytes);
+  return work;
+}
+
 double floor_seconds(const Work& work, const ServedWork& served, const Ceilings& ceilings) {
   if (ceilings.read_gb_per_s <= 0 || ceilings.matmul_tflops <= 0) return 0;
   const double bytes_per_s = 1e9 * ceilings.read_gb_per_s, flops = 1e12 * ceilings.matmul_tflops;

@@ -5,6 +5,7 @@
 
 #include "kernels/device/dtype.h"
 #include "launch/bench/results.h"
+#include "runtime/engine_config.h"
 #include "runtime/model_config.h"
 
 namespace tandem::launch {
@@ -16,6 +17,9 @@ struct Work {
   double attention_flops_per_pair = 0;
 };
 Work work_of(const runtime::ModelConfig& model, DType dtype, int ranks);
+/// The same of weights that `load` kept in few bits, if it did.
+Work work_of(const runtime::ModelConfig& model, DType dtype, int ranks,
+             const runtime::LoadReport& load);
 
 /// What a stretch of serving computed.
 struct ServedWork {

@@ -13,6 +13,7 @@
 #include "runtime/weights/model_path.h"
 #include "runtime/weights/safetensors_reader.h"
 #include "runtime/weights/tensor_names.h"
+#include "runtime/weights/weight_formats.h"
 
 namespace tandem::runtime {
 namespace {
@@ -161,6 +162,24 @@ void Checkpoint::read(const TensorEntry& entry, std::int64_t row, std::int64_t n
     }
   }
   bytes_read_->fetch_add(touched, std::memory_order_relaxed);
+}
+
+void Checkpoint::read(const TensorEntry& entry, std::int64_t row, std::int64_t num_rows,
+                      std::int64_t col, std::int64_t num_cols, kernels::QuantBlock* out,
+                      std::int64_t out_stride) const {
+  constexpr std::int64_t kValues = kernels::QuantBlock::kValues;
+  TANDEM_ASSERT(entry.shape.size() == 2 && quant_format(entry.type), "no blocks in a ",
+                runtime::name(entry.type));
+  TANDEM_ASSERT(row >= 0 && num_rows >= 0 && row <= entry.shape[0] - num_rows && col >= 0 &&
+                    num_cols >= 0 && col <= entry.shape[1] - num_cols && col % kValues == 0 &&
+                    num_cols % kValues == 0,
+                "blocks outside of a tensor of shape ", shape_text(entry.shape));
+  const std::int64_t bytes = block_bytes(entry.type), blocks = num_cols / kValues;
+  for (std::int64_t r = row; r < row + num_rows; ++r, out += out_stride) {
+    const std::int64_t first = (stored_row(entry, r) * entry.shape[1] + col) / kValues;
+    read_blocks(entry.type, entry.data + first * bytes, blocks, out);
+  }
+  bytes_read_->fetch_add(num_rows * blocks * bytes, std::memory_order_relaxed);
 }
 
 template void Checkpoint::read(const TensorEntry&, std::int64_t, std::int64_t, std::int64_t,

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "kernels/device/dtype.h"
+#include "kernels/quant_block.h"
 #include "runtime/model_config.h"
 
 namespace tandem::runtime {
@@ -79,6 +80,11 @@ class Checkpoint {
   template <typename T>
   void read(const TensorEntry& entry, std::int64_t row, std::int64_t num_rows, std::int64_t col,
             std::int64_t num_cols, T* out, std::int64_t out_stride) const;
+
+  /// The same of a matrix in few bits, whose blocks stay as they are: columns are whole blocks of
+  /// 32, `out_stride` counts blocks.
+  void read(const TensorEntry& entry, std::int64_t row, std::int64_t num_rows, std::int64_t col,
+            std::int64_t num_cols, kernels::QuantBlock* out, std::int64_t out_stride) const;
 
   /// Gives the pages of the files that were read back to the page cache, so that they do not count
   /// as this process's memory. What is read later comes from there.

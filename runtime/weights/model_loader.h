@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Brings one rank's slice of a checkpoint onto its device. Only the slice's bytes are read; each
-// tensor is assembled (QKV as q|k|v, gate and up interleaved by 16 rows) in the memory that
-// `staging.h` gives. Collective only in so far as every rank does it; nothing is communicated.
+// tensor is assembled (QKV as q|k|v, gate and up interleaved by 16 rows), as values or in the few
+// bits of its file, in the memory that `staging.h` gives. Collective only in so far as every rank
+// does it; nothing is communicated.
 #pragma once
 
 #include <algorithm>
@@ -14,22 +15,30 @@
 #include "runtime/weights/checkpoint.h"
 #include "runtime/weights/staging.h"
 #include "runtime/weights/tensor_names.h"
+#include "runtime/weights/weight_formats.h"
 
 namespace tandem::runtime {
 
 template <typename T, Device D>
 class ModelLoader {
  public:
+  /// `keep_bits`: matrices that may (`quant_format`) stay in few bits; on CPU ranks.
   ModelLoader(Context<D>& ctx, const Checkpoint& checkpoint, const ModelConfig& config,
-              const parallel::Shard& shard)
-      : ctx_(ctx), checkpoint_(checkpoint), names_(config), config_(config), shard_(shard) {}
+              const parallel::Shard& shard, bool keep_bits = false)
+      : ctx_(ctx),
+        checkpoint_(checkpoint),
+        names_(config),
+        config_(config),
+        shard_(shard),
+        keep_bits_(keep_bits) {}
 
   /// Rotary tables cover positions below `max_position`.
   Model<T, D> load(std::int64_t max_position) {
     Model<T, D> model{config_, shard_, {}, {}, {}, {}, {}, {}, 0};
     // The largest tensors first: while one is assembled it lies in memory twice.
     model.head = matrix({{names_.head(), shard_.vocab()}});
-    if (!config_.tied_embeddings) model.embedding = stacked({{names_.embedding(), shard_.vocab()}});
+    if (!config_.tied_embeddings)
+      model.embedding = stacked<T>({{names_.embedding(), shard_.vocab()}});
     checkpoint_.release_pages();
     for (std::int64_t i = 0; i < config_.num_layers(); ++i) model.layers.push_back(load_layer(i));
     model.final_norm = vector(names_.final_norm(), config_.norm_plus_one);
@@ -87,8 +96,22 @@ class ModelLoader {
     return (shard_.intermediate().size() + unit - 1) / unit * unit;
   }
 
+  /// Of a matrix made of `parts` with columns `cols` of each: its form, none for values.
+  std::optional<kernels::QuantFormat> format_of(const std::vector<TensorSlice>& parts,
+                                                Range cols) const {
+    if (std::is_same_v<D, Cpu> && std::is_same_v<T, BFloat16> && keep_bits_)
+      return quant_format(checkpoint_, parts, cols);
+    return std::nullopt;
+  }
+  /// Elements E in a row of so many values.
+  template <typename E>
+  static constexpr std::int64_t width(std::int64_t cols) {
+    return std::is_same_v<E, kernels::QuantBlock> ? cols / kernels::QuantBlock::kValues : cols;
+  }
+
   /// Reads a block of rows and columns with all threads of the rank.
-  void read(const TensorSlice& slice, Range rows, Range cols, T* out, std::int64_t stride) {
+  template <typename E>
+  void read(const TensorSlice& slice, Range rows, Range cols, E* out, std::int64_t stride) {
     constexpr std::int64_t kRowsPerTask = 64;
     const std::int64_t tasks = (rows.size() + kRowsPerTask - 1) / kRowsPerTask;
 #pragma omp parallel for schedule(dynamic)
@@ -98,66 +121,94 @@ class ModelLoader {
                 out + task * kRowsPerTask * stride, stride);
     }
   }
-  void read_some(const TensorSlice& slice, Range rows, Range cols, T* out, std::int64_t stride) {
+  template <typename E>
+  void read_some(const TensorSlice& slice, Range rows, Range cols, E* out, std::int64_t stride) {
     checkpoint_.read(checkpoint_.at(slice.name), slice.row_begin + rows.begin, rows.size(),
                      cols.begin, cols.size(), out, stride);
   }
 
   /// All columns of some rows of several tensors, one under the other.
-  Buffer<T, D> stacked(const std::vector<Part>& parts) {
-    const std::int64_t cols = parts.front().slice.cols;
+  template <typename E>
+  Buffer<E, D> stacked(const std::vector<Part>& parts) {
+    const std::int64_t cols = parts.front().slice.cols, stride = width<E>(cols);
     std::int64_t total = 0;
     for (const Part& part : parts) total += part.rows.size();
-    return staging_.template assemble<T>(ctx_, total, cols, [&](Range wanted, T* out) {
+    return staging_.template assemble<E>(ctx_, total, stride, [&](Range wanted, E* out) {
       std::int64_t above = 0;
       for (const Part& part : parts) {
         const Range rows{std::max(wanted.begin - above, std::int64_t{0}),
                          std::min(wanted.end - above, part.rows.size())};
         if (rows.begin < rows.end)
           read(part.slice, {part.rows.begin + rows.begin, part.rows.begin + rows.end}, {0, cols},
-               out + (above + rows.begin - wanted.begin) * cols, cols);
+               out + (above + rows.begin - wanted.begin) * stride, stride);
         above += part.rows.size();
       }
     });
   }
 
-  Linear finish(Buffer<T, D> values, std::int64_t cols) {
-    const std::int64_t rows = values.size() / cols;
-    checkpoint_.release_pages();
-    Linear weight(ctx_, std::move(values), rows, cols);
+  /// A weight `[rows, cols]` in the form that `assemble(E{})`, of elements E, is asked for.
+  template <typename Assemble>
+  Linear finish(const std::optional<kernels::QuantFormat>& format, std::int64_t cols,
+                const Assemble& assemble) {
+    Linear weight;
+    if constexpr (std::is_same_v<D, Cpu>)
+      if (format) {
+        auto blocks = assemble(kernels::QuantBlock{});
+        checkpoint_.release_pages();
+        const std::int64_t rows = blocks.size() / width<kernels::QuantBlock>(cols);
+        weight = Linear(ctx_, *format, std::move(blocks), rows, cols);
+      }
+    if (!format) {
+      auto values = assemble(T{});
+      checkpoint_.release_pages();
+      const std::int64_t rows = values.size() / cols;
+      weight = Linear(ctx_, std::move(values), rows, cols);
+    }
     bytes_ += weight.size_bytes();
     return weight;
   }
+
   Linear matrix(const std::vector<Part>& parts) {
-    return finish(stacked(parts), parts.front().slice.cols);
+    const std::int64_t cols = parts.front().slice.cols;
+    std::vector<TensorSlice> slices;
+    for (const Part& part : parts) slices.push_back(part.slice);
+    return finish(format_of(slices, {0, cols}), cols,
+                  [&](auto element) { return stacked<decltype(element)>(parts); });
   }
 
   /// All rows of some columns, padded with zero columns to `padded`.
   Linear columns(const TensorSlice& slice, Range cols, std::int64_t padded) {
-    return finish(staging_.template assemble<T>(ctx_, slice.rows, padded,
-                                                [&](Range rows, T* out) {
-                                                  if (padded != cols.size())
-                                                    std::fill(out, out + rows.size() * padded, T{});
-                                                  read(slice, rows, cols, out, padded);
-                                                }),
-                  padded);
+    const auto format = padded == cols.size() ? format_of({slice}, cols) : std::nullopt;
+    return finish(format, padded, [&](auto element) {
+      using E = decltype(element);
+      const std::int64_t stride = width<E>(padded);
+      return staging_.template assemble<E>(ctx_, slice.rows, stride, [&](Range rows, E* out) {
+        if (padded != cols.size()) std::fill(out, out + rows.size() * stride, E{});
+        read(slice, rows, cols, out, stride);
+      });
+    });
   }
 
   Linear gate_up(const TensorSlice& gate, const TensorSlice& up) {
+    return finish(format_of({gate, up}, {0, gate.cols}), gate.cols,
+                  [&](auto element) { return interleaved<decltype(element)>(gate, up); });
+  }
+  template <typename E>
+  Buffer<E, D> interleaved(const TensorSlice& gate, const TensorSlice& up) {
     constexpr std::int64_t unit = kernels::kGateUpInterleave;
     const Range mine = shard_.intermediate();
-    const std::int64_t cols = gate.cols;
-    const auto fill = [&](Range rows, T* out) {
+    const std::int64_t cols = gate.cols, stride = width<E>(cols);
+    const auto fill = [&](Range rows, E* out) {
 #pragma omp parallel for schedule(dynamic)
       for (std::int64_t row = rows.begin; row < rows.end; row += unit) {
         const std::int64_t begin = mine.begin + row / (2 * unit) * unit;
         const std::int64_t count = std::clamp(mine.end - begin, std::int64_t{0}, unit);
-        T* to = out + (row - rows.begin) * cols;
-        read_some(row / unit % 2 == 0 ? gate : up, {begin, begin + count}, {0, cols}, to, cols);
-        std::fill(to + count * cols, to + unit * cols, T{});
+        E* to = out + (row - rows.begin) * stride;
+        read_some(row / unit % 2 == 0 ? gate : up, {begin, begin + count}, {0, cols}, to, stride);
+        std::fill(to + count * stride, to + unit * stride, E{});
       }
     };
-    return finish(staging_.template assemble<T>(ctx_, 2 * padded_intermediate(), cols, fill), cols);
+    return staging_.template assemble<E>(ctx_, 2 * padded_intermediate(), stride, fill);
   }
 
   Buffer<float, D> gate_up_bias(const TensorSlice& gate, const TensorSlice& up) {
@@ -229,6 +280,7 @@ class ModelLoader {
   TensorNames names_;
   const ModelConfig& config_;
   const parallel::Shard& shard_;
+  bool keep_bits_;
   WeightStaging<D> staging_;
   std::int64_t bytes_ = 0;
 };

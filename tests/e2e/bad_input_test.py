@@ -316,6 +316,7 @@ class BadInput(unittest.TestCase):
                              (["--dtype", "bfloat"], "did you mean bfloat16?"),
                              (["--device", "gpu"], "cpu, cuda"),
                              (["--load-format", "ggfu"], "did you mean gguf?"),
+                             (["--weight-format", "int8"], "auto, dense"),
                              (["--load-format", "gguf"], "leave --load-format out"),
                              (["--max-num-seqs", "0"], "--max-num-seqs"),
                              (["--threads", "-1"], "--threads"),

@@ -73,6 +73,13 @@ class Inspect(unittest.TestCase):
             self.assertEqual(file[key], folder[key])
         self.assertEqual(set(file["stored"]["bytes_by_type"]), {"BF16", "F32"})
 
+    def test_few_bits_that_cpu_ranks_keep(self):
+        model = program.MODELS / "llama-quants.gguf"
+        for rank in numbers(model, "--tensor-parallel-size", "2")["ranks"]:
+            self.assertLess(rank["cpu_weight_bytes"], 0.8 * rank["weight_bytes"])
+        self.assertIn("on CPU ranks", inspect(model))
+        self.assertNotIn("on CPU ranks", inspect(program.MODELS / "llama-bf16.gguf"))
+
     def test_text_for_people_is_said_once(self):
         text = inspect(program.MODELS / "llama-9q3kv", ranks=2)
         self.assertEqual(text.count("LlamaForCausalLM"), 1)

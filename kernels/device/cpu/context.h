@@ -59,6 +59,12 @@ class Context<Cpu> {
   /// Memory for weights.
   PageArena& arena() { return arena_; }
 
+  /// Memory of one op, which what it calls does not ask for; valid until the next call.
+  std::byte* scratch(std::int64_t size_bytes) {
+    if (scratch_.size() < size_bytes) scratch_ = Buffer<std::byte, Cpu>(size_bytes);
+    return scratch_.data();
+  }
+
   /// Where ops are recorded, or null.
   Recorder* recorder() const { return recorder_; }
   void record_to(Recorder* recorder) { recorder_ = recorder; }
@@ -68,6 +74,7 @@ class Context<Cpu> {
   Recorder* recorder_ = nullptr;
   Stream<Cpu> stream_;
   PageArena arena_;
+  Buffer<std::byte, Cpu> scratch_;
 };
 
 /// Copies between host and device memory, ordered on the compute stream or on the stream given;
