@@ -48,16 +48,20 @@ def percent(value):
     return "" if value is None else f"{100 * value:.0f} %"
 
 
+def machine_of(document):
+    machine = document["machine"]
+    return f'{machine["gpus"]} x {machine["gpu"]}' if machine["gpu"] else machine["cpu"]
+
+
 def origin(document):
     machine = document["machine"]
+    where = machine_of(document)
     if machine["gpu"]:
-        where = f'{machine["gpus"]} x {machine["gpu"]}, CUDA {machine["cuda"]}'
+        where += f', CUDA {machine["cuda"]}'
         if machine.get("nccl"):
             where += f', NCCL {machine["nccl"]}'
-    else:
-        where = machine["cpu"]
-        if "work" in document and "threads" in document["work"]:
-            where += f', {document["work"]["threads"]} thread(s) a rank'
+    elif "threads" in document.get("work", {}):
+        where += f', {document["work"]["threads"]} thread(s) a rank'
     return f'{where}; commit {document["commit"]}, {document["date"]}; `{document["command"]}`'
 
 
@@ -67,7 +71,15 @@ def table(head, rows):
 
 
 def section(title, document, head, rows):
-    return [f"**{title}.** {origin(document)}", "", *table(head, rows), ""] if rows else []
+    """A table that opens with a click; its line says what and where, and the first row."""
+    if not rows:
+        return []
+    first = ", ".join([rows[0][0], *(f"{name} {value}" for name, value in
+                                     zip(head[1:], rows[0][1:]) if value)])
+    markup = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", "`": None})
+    line = f"<b>{title.translate(markup)}</b>, {machine_of(document)}: {first.translate(markup)}"
+    return ["<details>", f"<summary>{line}</summary>", "", origin(document), "", *table(head, rows),
+            "", "</details>", ""]
 
 
 def against_floor(documents, metric, title, benches=("latency", "latency-cpu")):
@@ -127,7 +139,8 @@ def domains(documents):
         out += section("Memory synchronization domains on and off", document,
                        ["work", "unit", "alone", "same domain", "separate", "of the loss removed"],
                        rows)
-        out += [DOMAINS_FOUND, ""]
+        out += ["<details>", "<summary>What that table shows</summary>", "", DOMAINS_FOUND, "",
+                "</details>", ""] if rows else []
     return out
 
 
@@ -154,6 +167,23 @@ def serving(documents):
                 if row["metric"] in ("output_throughput", "output_tokens_per_s_per_gpu",
                                      "output_tokens_per_s_per_user", "device_idle_bound_us")]
         out += section("Many requests at once", document, ["case", "what", "statistic", "value"], rows)
+    return out
+
+
+def llama_cpp(documents):
+    out = []
+    for document in of_bench(documents, "llama_cpp-cpu"):
+        cases = {}
+        for row in document["rows"]:
+            match = re.fullmatch(r"(\S+) (tandem|tandem dense|llama\.cpp) (.*)", row["case"])
+            model, runtime, length = match.groups()
+            cases.setdefault(f"{model} {length}", {})[runtime] = row
+        rows = [[case, *(f'{number(found[name]["value"])} +- {number(found[name]["spread"])}'
+                         for name in ("tandem", "tandem dense", "llama.cpp"))]
+                for case, found in cases.items()]
+        out += section(f'Tokens/s of CPU threads beside llama.cpp (llama-cpp-python '
+                       f'{document["work"]["llama_cpp_python"]}) on the same file, in turns', document,
+                       ["case", "Tandem", "Tandem, `--weight-format dense`", "llama.cpp"], rows)
     return out
 
 
@@ -233,7 +263,8 @@ def scaling(documents):
         steps = [[case, number(found["step_us"]["value"]),
                   percent(found["exposed_communication_us"]["value"] / found["step_us"]["value"])]
                  for case, found in cases.items() if "step_us" in found]
-        out += [*table(["steps", "us", "exposed communication"], steps), ""] if steps else []
+        out += section("Where the steps of that scaling went", document,
+                       ["steps", "us", "exposed communication"], steps)
     return out
 
 
@@ -266,7 +297,7 @@ def generate(documents):
              *against_floor(documents, "ttft_ms", "Prefill against the floor of arithmetic"),
              *decode_kernels(documents), *prefill_attention(documents), *all_reduce(documents),
              *seam(documents), *overlap(documents), *domains(documents), *separation(documents),
-             *kv_growth(documents), *serving(documents), *scaling(documents), *plan(documents)]
+             *kv_growth(documents), *serving(documents), *llama_cpp(documents), *scaling(documents), *plan(documents)]
     return "\n".join([BEGIN, "", *lines, END])
 
 

@@ -43,12 +43,19 @@ class ReadmeResults(unittest.TestCase):
             "s": document("scaling", *(("m tp2 batch1 ctx8", metric, value) for metric, value in (
                 ("tpot_ms", 2.5), ("tokens_per_s", 400.0), ("speed_up", 1.6), ("efficiency", 0.8)))),
             "p": document("plan", ("m tp1 batch1 ctx8", "tpot_ms", 5.0)),
+            "c": {**document("llama_cpp-cpu", *((f"m {name} batch1 ctx8", "tokens_per_s", value)
+                                                for name, value in (("tandem", 90.0),
+                                                                    ("tandem dense", 50.0),
+                                                                    ("llama.cpp", 40.0)))),
+                  "work": {"threads": 1, "llama_cpp_python": "0.3"}},
         })
         for row in ("| m tp1 batch1 ctx8 | 4.00 +- 0.100 | 2.00 | 50 % |",
                     "| m tp1 batch1 prefill8 | 123 +- 0.100 | 2.00 | 50 % |",
                     "| n2 8KiB | 2.60 | 6.50 |", "| x beside y | us | 1.00 | 9.00 | 2.00 | 88 % |",
                     "| segments of 64 MiB | step growing | median | 360 |",
                     "| m tp2 batch1 ctx8 | 2.50 +- 0.100 | 400 | 1.60 | 80 % |",
+                    "| m batch1 ctx8 | 90.0 +- 0.100 | 50.0 +- 0.100 | 40.0 +- 0.100 |",
+                    "<summary><b>Scaling over ranks</b>, 2 x H200: m tp2 batch1 ctx8, ms 2.50",
                     "| m tp1 batch1 ctx8 | tpot_ms | 5.00 | 4.00 | +25.0 % (!) |",
                     "2 x H200, CUDA 13.0; commit abc, 2026-01-02; `run latency`"):
             self.assertIn(row, text)
