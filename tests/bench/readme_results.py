@@ -175,7 +175,7 @@ def llama_cpp(documents):
     for document in of_bench(documents, "llama_cpp-cpu"):
         cases = {}
         for row in document["rows"]:
-            match = re.fullmatch(r"(\S+) (tandem|tandem dense|llama\.cpp) (.*)", row["case"])
+            match = re.fullmatch(r"(\S+) (tandem dense|tandem|llama\.cpp) (.*)", row["case"])
             model, runtime, length = match.groups()
             cases.setdefault(f"{model} {length}", {})[runtime] = row
         rows = [[case, *(f'{number(found[name]["value"])} +- {number(found[name]["spread"])}'
