@@ -14,6 +14,7 @@
 #include "launch/text_table.h"
 #include "runtime/model_report.h"
 #include "runtime/weights/model_path.h"
+#include "runtime/weights/weight_formats.h"
 
 namespace tandem::launch {
 namespace {
@@ -118,6 +119,12 @@ int check(const PlanOptions& options) {
   return within_limit(rows) ? 0 : 1;
 }
 
+/// What CPU ranks of the default options would keep in few bits; "" for nothing.
+std::string kept_format(const PlanOptions& options) {
+  const auto path = runtime::resolve_model_path(options.model);
+  return runtime::is_gguf(path) ? runtime::main_format(runtime::Checkpoint::open(path)) : "";
+}
+
 void print_plan(const Planner& planner, const std::vector<SizePlan>& plans) {
   const DeviceRates rates = planner.source.at(plans.front().ranks);
   std::printf("%s: %.2f billion parameters, %s, batch %d, %d + %d tokens; rates of %s (%s)\n\n",
@@ -134,6 +141,12 @@ void print_plan(const Planner& planner, const std::vector<SizePlan>& plans) {
   std::printf("\nwhere a decode step on %d rank%s would wait:\n%s", choice.ranks,
               choice.ranks == 1 ? "" : "s",
               waits_table(*chosen, planner.source.at(choice.ranks)).c_str());
+  if (rates.device != "cpu" || planner.dtype != DType::kBF16) return;
+  if (const std::string kept = kept_format(planner.options); !kept.empty())
+    std::printf(
+        "\nplanned for weights made bfloat16 (--weight-format dense); CPU ranks keep %s of "
+        "this file as it is, which takes less memory and fewer bytes a step\n",
+        kept.c_str());
 }
 
 void write_json(const Planner& planner, const std::vector<SizePlan>& plans,

@@ -47,6 +47,17 @@ class Plan(unittest.TestCase):
         self.assertRegex(result.stdout, r"\n1 .*the weights do not fit")
         self.assertRegex(result.stdout, r"take [248] ranks")
 
+    def test_says_that_cpu_ranks_keep_few_bits(self):
+        laptop = str(SOURCE / "cluster_configs" / "laptop_cpu.ini")
+        models = SOURCE / "tests/fixtures/models"
+        for model, cluster, said in (("llama-quants.gguf", laptop, True),
+                                     ("llama-quants.gguf", CLUSTER, False),
+                                     ("llama-bf16.gguf", laptop, False)):
+            result = plan("--model", str(models / model), "--cluster", cluster, "--input-len", "8",
+                          "--output-len", "8")
+            self.assertEqual(result.returncode, 0, result.stderr)
+            self.assertEqual("CPU ranks keep q8_0" in result.stdout, said, result.stdout)
+
     def test_the_sweep_is_a_picture(self):
         path = self.folder / "sweep.svg"
         result = plan("--model", MODEL, "--cluster", CLUSTER, "--sweep", path)
