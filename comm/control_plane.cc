@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <new>
 #include <numeric>
 
@@ -46,7 +45,7 @@ void ControlPlane::broadcast(std::vector<std::byte>& bytes) {
   BroadcastHead head;
   if (rank_ == 0) {
     head.size_bytes = static_cast<std::int64_t>(bytes.size());
-    std::memcpy(head.data.data(), bytes.data(), std::min(bytes.size(), kInlineBytes));
+    std::copy_n(bytes.begin(), std::min(bytes.size(), kInlineBytes), head.data.begin());
   }
   MPI_Request request = MPI_REQUEST_NULL;
   TANDEM_CHECK_MPI(MPI_Ibcast(&head, sizeof head, MPI_BYTE, 0, comm_, &request));
@@ -54,7 +53,7 @@ void ControlPlane::broadcast(std::vector<std::byte>& bytes) {
   const auto size = static_cast<std::size_t>(head.size_bytes);
   if (rank_ != 0) {
     bytes.resize(size);
-    std::memcpy(bytes.data(), head.data.data(), std::min(size, kInlineBytes));
+    std::copy_n(head.data.begin(), std::min(size, kInlineBytes), bytes.begin());
   }
   if (size <= kInlineBytes) return;
   TANDEM_CHECK_MPI(MPI_Ibcast(bytes.data() + kInlineBytes,
@@ -113,7 +112,8 @@ void ControlPlane::barrier() {
 void ControlPlane::together(const std::function<void()>& work) { agree(work, true); }
 
 void ControlPlane::on_first(const std::function<void()>& work) {
-  agree(rank_ == 0 ? work : [] {}, false);
+  agree(
+      rank_ == 0 ? work : [] {}, false);
 }
 
 void ControlPlane::agree(const std::function<void()>& work, bool name_rank) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "comm/row_exchange.h"
 
-#include <cstring>
+#include <algorithm>
 
 #include "kernels/device/cpu/context.h"
 #include "kernels/device/dtype.h"
@@ -38,7 +38,8 @@ void RowExchange<Cpu>::gather_rows(Context<Cpu>& ctx, const TensorView<T, Cpu>& 
   const RowRange own = rows_of_rank(rows.rows, communicator_.rank(), communicator_.size());
   // MPI allows no overlap of what is sent with what is received.
   staging_.resize(static_cast<std::size_t>(own.size() * row_bytes));
-  std::memcpy(staging_.data(), rows.row(own.begin), staging_.size());
+  std::copy_n(reinterpret_cast<const std::byte*>(rows.row(own.begin)), staging_.size(),
+              staging_.begin());
   communicator_.all_gather_v(ctx, staging_.data(), rows.data, counts_bytes);
 }
 

@@ -5,8 +5,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
-#include <cstring>
 #include <random>
 #include <string>
 #include <vector>
@@ -102,8 +102,8 @@ const std::byte* SharedBoard::exchange(const void* mine, std::int64_t size_bytes
   TANDEM_ASSERT(size_bytes >= 0 && size_bytes <= kSlotBytes, size_bytes, " bytes in one slot");
   std::byte* slots = memory_ + counts_bytes(ranks_) +
                      exchanges_ % 2 * static_cast<std::size_t>(ranks_) * kSlotBytes;
-  std::memcpy(slots + static_cast<std::size_t>(rank_) * kSlotBytes, mine,
-              static_cast<std::size_t>(size_bytes));
+  std::copy_n(static_cast<const std::byte*>(mine), size_bytes,
+              slots + static_cast<std::size_t>(rank_) * kSlotBytes);
   // Whoever has counted this exchange has done with the one before it, whose slots come next.
   count_of(memory_, rank_).store(++exchanges_, std::memory_order_release);
   for (int peer = 0; peer < ranks_; ++peer)

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "runtime/batch_plan.h"
 
+#include <algorithm>
 #include <cstring>
 #include <type_traits>
 
@@ -75,7 +76,7 @@ class Reader {
   void copy(void* data, std::size_t size_bytes) {
     TANDEM_ASSERT(size_bytes <= bytes_.size(), "plan: cut short, ", size_bytes, " bytes wanted, ",
                   bytes_.size(), " left");
-    std::memcpy(data, bytes_.data(), size_bytes);
+    std::copy_n(bytes_.begin(), size_bytes, static_cast<std::byte*>(data));
     bytes_ = bytes_.subspan(size_bytes);
   }
   std::span<const std::byte> bytes_;

@@ -39,8 +39,9 @@ HttpResponse refusal_response(int status) {
 
 /// Shared by the connection and whoever answers. Server's thread only.
 struct HttpExchange::State {
-  explicit State(const asio::any_io_executor& executor)
-      : wake(executor, Timer::time_point::max()) {}
+  explicit State(const asio::any_io_executor& executor) {
+    timer.emplace(executor, Timer::time_point::max());
+  }
 
   HttpRequest request;
   std::optional<HttpResponse> whole;
@@ -49,13 +50,18 @@ struct HttpExchange::State {
   bool ended = false, gone = false;
   std::size_t max_unsent_bytes = 0;
   std::function<void()> disconnected;
-  Timer wake;  ///< Cancelled whenever something above changed.
+  /// Cancelled whenever something above changed. Only as long as the connection: an answer may
+  /// outlive the server, a timer may not.
+  std::optional<Timer> timer;
 
   bool idle() const { return !whole && pieces.empty() && stream_type.empty() && !ended && !gone; }
+  void wake() {
+    if (timer) timer->cancel();
+  }
   void cut() {
     if (gone) return;
     gone = true;
-    wake.cancel();
+    wake();
     if (const auto callback = std::exchange(disconnected, nullptr); callback && !ended) callback();
   }
 };
@@ -66,24 +72,24 @@ void HttpExchange::reply(HttpResponse response) {
   if (state_->ended) return;
   state_->whole = std::move(response);
   state_->ended = true;
-  state_->wake.cancel();
+  state_->wake();
 }
 
 void HttpExchange::begin_stream(const std::string& content_type) {
   state_->stream_type = content_type;
-  state_->wake.cancel();
+  state_->wake();
 }
 
 void HttpExchange::write(std::string_view piece) {
   if (state_->gone) return;
   state_->pieces += piece;
-  state_->wake.cancel();
+  state_->wake();
   if (state_->pieces.size() > state_->max_unsent_bytes) state_->cut();
 }
 
 void HttpExchange::end() {
   state_->ended = true;
-  state_->wake.cancel();
+  state_->wake();
 }
 
 void HttpExchange::on_disconnect(std::function<void()> callback) {
@@ -97,6 +103,9 @@ void HttpExchange::on_disconnect(std::function<void()> callback) {
 /// One connection: a coroutine that reads a request, waits for its answer, sends it, and so on.
 struct HttpSession {
   using StatePtr = std::shared_ptr<HttpExchange::State>;
+  struct EndTimer {  ///< Also where the coroutine ends with the server.
+    void operator()(HttpExchange::State* state) const { state->timer.reset(); }
+  };
 
   beast::tcp_stream stream;
   const HttpLimits& limits;
@@ -134,6 +143,7 @@ struct HttpSession {
     const bool keep_alive = parser.get().keep_alive();
     const unsigned version = parser.get().version();
     auto state = std::make_shared<HttpExchange::State>(stream.get_executor());
+    const std::unique_ptr<HttpExchange::State, EndTimer> connected(state.get());
     state->max_unsent_bytes = limits.max_unsent_bytes;
     state->request = plain(parser.release());
     ++open_answers;
@@ -150,7 +160,7 @@ struct HttpSession {
     handler(std::shared_ptr<HttpExchange>(new HttpExchange(state)));
     while (state->idle()) {
       error_code woken;
-      co_await state->wake.async_wait(into(woken));
+      co_await state->timer->async_wait(into(woken));
     }
     bool alive = !state->gone;
     if (alive && state->whole) {
@@ -219,7 +229,7 @@ struct HttpSession {
       if (last) co_return chunked;
       while (state->pieces.empty() && !state->ended && !state->gone) {
         error_code woken;
-        co_await state->wake.async_wait(into(woken));
+        co_await state->timer->async_wait(into(woken));
       }
       if (state->gone) co_return false;
     }

@@ -82,6 +82,13 @@ std::string post(const std::string& path, const std::string& body) {
          "\r\n\r\n" + body;
 }
 
+bool soon(const std::function<bool()>& condition) {
+  for (int i = 0; i < kPatience / 10ms; ++i, std::this_thread::sleep_for(10ms)) {
+    if (condition()) return true;
+  }
+  return false;
+}
+
 class HttpServerTest : public ::testing::Test {
  protected:
   static HttpLimits limits() {
@@ -130,13 +137,6 @@ class HttpServerTest : public ::testing::Test {
     if (left == 0 || disconnects_ > 0) return;
     exchange->write(std::string(10000, 'x'));
     server_.post([this, exchange, left] { flood(exchange, left - 1); });
-  }
-
-  bool soon(const std::function<bool()>& condition) {
-    for (int i = 0; i < kPatience / 10ms; ++i, std::this_thread::sleep_for(10ms)) {
-      if (condition()) return true;
-    }
-    return false;
   }
 
   std::atomic<int> disconnects_{0};
@@ -253,6 +253,27 @@ TEST_F(HttpServerTest, DrainWaitsForAnswers) {
   EXPECT_GE(waited, 90ms);
   EXPECT_LT(waited, 30s) << "the answer ends the wait";
   EXPECT_TRUE(client.read_until("late").ends_with("late"));
+}
+
+/// Found by AddressSanitizer: an answer's timer belonged to the server.
+TEST(HttpServer, AnAnswerMayOutliveItsServer) {
+  std::shared_ptr<HttpExchange> waiting, streaming;
+  std::atomic<int> taken = 0;
+  {
+    HttpServer server("127.0.0.1", 0, {}, [&](const std::shared_ptr<HttpExchange>& exchange) {
+      (exchange->request().path == "/stream" ? streaming : waiting) = exchange;
+      if (exchange == streaming) exchange->begin_stream("text/plain");
+      ++taken;
+    });
+    server.start();
+    Client first(server.port()), second(server.port());
+    first.send(get("/wait"));
+    second.send(get("/stream"));
+    ASSERT_TRUE(soon([&] { return taken == 2; }));
+  }
+  waiting->reply({200, "text/plain", "late", {}});
+  streaming->write("late");
+  streaming->end();
 }
 
 TEST(HttpServer, AnAddressInUseIsAConfigError) {
