@@ -265,7 +265,7 @@ bool Communicator<Cuda>::project_reduce_add_norm(Context<Cuda>& ctx, TensorView<
   if constexpr (sizeof(T) != 2) {
     return false;
   } else {
-    if (peers_ == nullptr || x.rows > Context<Cuda>::kSquareSumRows) return false;
+    if (peers_ == nullptr || x.rows > kernels::kGemvMaxRows) return false;
     const auto size_bytes = partial.rows * partial.cols * static_cast<std::int64_t>(sizeof(T));
     const auto [fused, is_new] = fused_.try_emplace(std::pair(x.rows, activity), false);
     if (is_new) {

@@ -26,6 +26,11 @@ target_sources(tandem_kernels PRIVATE
   cuda/process_logits.cu
   cuda/sample_best.cu
   cuda/sample_full.cu
+  cuda/skinny.cu
+  cuda/skinny_add_norm.cu
+  cuda/skinny_gate_up.cu
+  cuda/skinny_plan.cc
+  cuda/skinny_qkv.cu
   cuda/step.cu
   cuda/sum_add_norm.cu
   cuda/tensor_map.cc

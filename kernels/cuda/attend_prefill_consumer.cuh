@@ -16,13 +16,6 @@ namespace tandem::kernels::prefill {
 inline constexpr int kTurnBarrier = 1;  ///< One per consumer.
 inline constexpr int kTailBarrier = kTurnBarrier + kConsumers;
 
-__device__ __forceinline__ void named_sync(int barrier, int threads) {
-  asm volatile("bar.sync %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
-}
-__device__ __forceinline__ void named_arrive(int barrier, int threads) {
-  asm volatile("bar.arrive %0, %1;" ::"r"(barrier), "r"(threads) : "memory");
-}
-
 template <typename E, int kHeadDim, bool kCount, bool kSplit>
 class Consumer {
  public:

@@ -3,13 +3,15 @@
 
 #include "kernels/cuda/gemv.cuh"
 #include "kernels/cuda/linear_cublaslt.h"
+#include "kernels/cuda/skinny.h"
 
 namespace tandem::kernels {
 
 bool can_stream(Context<Cuda>& ctx, const MatmulShape& shape, const void* x, const void* w) {
-  return ctx.options().decode_matmul != DecodeMatmul::kCublasLt && shape.m >= 1 &&
-         gemv_fits(shape.m, shape.k) && shape.k % kGemvStage == 0 && shape.x_stride % 8 == 0 &&
-         aligned_to(x, 16) && aligned_to(w, 16);
+  if (ctx.options().decode_matmul == DecodeMatmul::kCublasLt) return false;
+  if (skinny_fits(shape, x, w)) return true;
+  return shape.m >= 1 && gemv_fits(shape.m, shape.k) && shape.k % kGemvStage == 0 &&
+         shape.x_stride % 8 == 0 && aligned_to(x, 16) && aligned_to(w, 16);
 }
 
 bool streams_weights(Context<Cuda>& ctx, const MatmulShape& shape, const void* x, const void* w,
@@ -27,9 +29,15 @@ namespace {
 template <typename T, typename Out>
 bool stream(Context<Cuda>& ctx, const MatmulShape& shape, const void* x, const void* w, void* y,
             float scale, float softcap) {
-  const GemvStore<cuda_t<Out>> store{static_cast<cuda_t<Out>*>(y), shape.y_stride, scale, softcap};
   TensorView<const T, Cuda> from(static_cast<const T*>(x), shape.m, shape.k);
   from.stride = shape.x_stride;
+  if (shape.m > kGemvMaxRows) {
+    TensorView<Out, Cuda> to(static_cast<Out*>(y), shape.m, shape.n);
+    to.stride = shape.y_stride;
+    skinny(ctx, from, static_cast<const T*>(w), to, scale, softcap);
+    return true;
+  }
+  const GemvStore<cuda_t<Out>> store{static_cast<cuda_t<Out>*>(y), shape.y_stride, scale, softcap};
   const auto args = gemv_args<T>(from, static_cast<const T*>(w), shape.n, nullptr);
   launch_gemv<GemvRows>(ctx, args, store);
   return true;

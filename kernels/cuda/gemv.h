@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The matmuls of up to 8 rows behind the seams, with what follows fused into their epilogues.
+// The matmuls of up to 64 rows behind the seams, with what follows fused into their epilogues: up
+// to 8 rows by a streaming kernel (gemv.cuh), more by a skinny one (skinny.cuh).
 // Every function returns false, with nothing enqueued, when the shape is not one of its own or when
 // `CudaOptions::decode_matmul` says cublaslt: the caller then takes the general path. T is a 2-byte
 // type. All may be captured; none allocates.
@@ -15,6 +16,8 @@
 
 namespace tandem::kernels {
 
+inline constexpr int kGemvMaxRows = 8;  // of x
+
 /// y = cap(scale * x W^T); Out is T or float.
 template <typename T, typename Out>
 bool gemv(Context<Cuda>& ctx, TensorView<const T, Cuda> x, const T* w, TensorView<Out, Cuda> y,
@@ -23,7 +26,7 @@ bool gemv(Context<Cuda>& ctx, TensorView<const T, Cuda> x, const T* w, TensorVie
 template <typename T>
 bool gemv_gate_up(Context<Cuda>& ctx, const GateUpArgs<T, Cuda>& args);
 
-/// `project_add_norm`; for up to 8 rows the next norm is left to the next op if that may be.
+/// `project_add_norm`; the next norm is left to the next op if that may be.
 template <typename T>
 bool gemv_add_norm(Context<Cuda>& ctx, TensorView<const T, Cuda> x, const T* w,
                    TensorView<T, Cuda> scratch, const AddNormArgs<T, Cuda>& args);
@@ -40,7 +43,7 @@ template <typename T>
 bool can_gemv_reduce(Context<Cuda>& ctx, TensorView<const T, Cuda> x, const T* w,
                      TensorView<T, Cuda> scratch, const AddNormArgs<T, Cuda>& args);
 
-/// `qkv_project` of up to 8 rows, of heads without a norm that are rotated whole.
+/// `qkv_project` of heads without a norm that are rotated whole.
 template <typename T>
 bool gemv_qkv(Context<Cuda>& ctx, const QkvArgs<T, Cuda>& args);
 

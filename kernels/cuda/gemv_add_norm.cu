@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/cuda/gemv.cuh"
 #include "kernels/cuda/peer_device.cuh"
+#include "kernels/cuda/skinny.h"
 
 namespace tandem::kernels {
 namespace {
@@ -150,6 +151,10 @@ bool gemv_add_norm(Context<Cuda>& ctx, TensorView<const T, Cuda> x, const T* w,
                    TensorView<T, Cuda> scratch, const AddNormArgs<T, Cuda>& args) {
   if (!can_add(args) || !streams_weights(ctx, matmul_shape(x, scratch), x.data, w, scratch.data))
     return false;
+  if (x.rows > kGemvMaxRows) {
+    skinny_add_norm(ctx, x, w, args);
+    return true;
+  }
   const auto matmul = gemv_args<T>(x, w, args.residual.cols, nullptr);
   launch_gemv<GemvRows>(ctx, matmul, make_epilogue(ctx, args));
   norm_now(ctx, args);
@@ -159,7 +164,7 @@ bool gemv_add_norm(Context<Cuda>& ctx, TensorView<const T, Cuda> x, const T* w,
 template <typename T>
 bool can_gemv_reduce(Context<Cuda>& ctx, TensorView<const T, Cuda> x, const T* w,
                      TensorView<T, Cuda> scratch, const AddNormArgs<T, Cuda>& args) {
-  return can_add(args) && ctx.num_sms() <= kMaxSumsBlocks &&
+  return can_add(args) && x.rows <= kGemvMaxRows && ctx.num_sms() <= kMaxSumsBlocks &&
          args.residual.rows * args.residual.cols <= PeerLayout::kSums &&
          can_stream(ctx, matmul_shape(x, scratch), x.data, w);
 }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/cuda/activation.cuh"
 #include "kernels/cuda/gemv.cuh"
+#include "kernels/cuda/skinny.h"
 
 namespace tandem::kernels {
 namespace {
@@ -32,6 +33,10 @@ bool gemv_gate_up(Context<Cuda>& ctx, const GateUpArgs<T, Cuda>& args) {
   const T* w = args.weight->data();
   if (!streams_weights(ctx, matmul_shape(args.x, args.scratch), args.x.data, w, args.scratch.data))
     return false;
+  if (args.x.rows > kGemvMaxRows) {
+    skinny_gate_up(ctx, args);
+    return true;
+  }
   const GateUpEpilogue<cuda_t<T>> epilogue{to_cuda(args.out.data), args.out.stride, args.bias,
                                            args.activation};
   launch_gemv<GemvPairs>(ctx, gemv_args<T>(args.x, w, args.out.cols, args.deferred), epilogue);

@@ -14,7 +14,6 @@ inline constexpr int kGemvMinDepth = 3;
 inline constexpr int kGemvMaxDepth = 8;  // stages under way per warp: 128 KB per SM
 inline constexpr std::size_t kGemvMaxShared = 224 << 10;
 inline constexpr int kGemvTileRows = 16;
-inline constexpr int kGemvMaxRows = Context<Cuda>::kSquareSumRows;      // of x
 inline constexpr int kGemvStageBytes = kGemvTileRows * kGemvStage * 2;  // of one warp
 inline constexpr int kGemvDepthBytes = kGemvWarps * kGemvStageBytes;
 
@@ -30,18 +29,6 @@ struct GemvArgs {
   const float* square_sums;  ///< [m, parts] of x
   int parts;
   float eps;
-};
-
-/// Division by a number that is only known at run time.
-struct FastDivisor {
-  int by;
-  unsigned inverse;  ///< 2^32 / by, rounded up; 0: by is 1.
-  __device__ explicit FastDivisor(int number)
-      : by(number), inverse(number == 1 ? 0 : 0xffffffffu / static_cast<unsigned>(number) + 1) {}
-  /// Exact for 0 <= i < 2^32 / by.
-  __device__ int divide(int i) const {
-    return inverse == 0 ? i : static_cast<int>(__umulhi(static_cast<unsigned>(i), inverse));
-  }
 };
 
 /// Lane r of the warp gets the factor of row r's norm.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/cuda/gemv.cuh"
 #include "kernels/cuda/qkv_epilogue.cuh"
+#include "kernels/cuda/skinny.h"
 
 namespace tandem::kernels {
 namespace {
@@ -66,10 +67,14 @@ bool gemv_qkv(Context<Cuda>& ctx, const QkvArgs<T, Cuda>& args) {
   const T* w = args.weight->data();
   const int dim = args.kv.head_dim;
   const bool rotates_whole_heads = args.rope.cos == nullptr || args.rope.rotary_dim == dim;
-  if (dim % 2 != 0 || !rotates_whole_heads || args.q_norm.weight != nullptr ||
-      args.k_norm.weight != nullptr ||
+  if (dim % 2 != 0 || (args.x.rows > kGemvMaxRows && dim % 16 != 0) || !rotates_whole_heads ||
+      args.q_norm.weight != nullptr || args.k_norm.weight != nullptr ||
       !streams_weights(ctx, matmul_shape(args.x, args.qkv), args.x.data, w, args.qkv.data))
     return false;
+  if (args.x.rows > kGemvMaxRows) {
+    skinny_qkv(ctx, args);
+    return true;
+  }
   QkvGemvEpilogue<cuda_t<T>> epilogue{};
   epilogue.e = make_qkv_epilogue(args);
   launch_gemv(ctx, gemv_args<T>(args.x, w, args.weight->rows() / 2, args.deferred), epilogue,

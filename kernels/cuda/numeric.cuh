@@ -57,6 +57,18 @@ inline bool aligned_to(const void* p, std::uintptr_t bytes) {
   return reinterpret_cast<std::uintptr_t>(p) % bytes == 0;
 }
 
+/// Division by a number that is only known at run time.
+struct FastDivisor {
+  int by;
+  unsigned inverse;  ///< 2^32 / by, rounded up; 0: by is 1.
+  __device__ explicit FastDivisor(int number)
+      : by(number), inverse(number == 1 ? 0 : 0xffffffffu / static_cast<unsigned>(number) + 1) {}
+  /// Exact for 0 <= i < 2^32 / by.
+  __device__ int divide(int i) const {
+    return inverse == 0 ? i : static_cast<int>(__umulhi(static_cast<unsigned>(i), inverse));
+  }
+};
+
 __device__ __forceinline__ float warp_sum(float x) {
 #pragma unroll
   for (int mask = 16; mask > 0; mask >>= 1) x += __shfl_xor_sync(0xffffffffu, x, mask);

@@ -103,11 +103,12 @@ void compare_projection(const Case& c, std::int64_t k) {
 
 TEST_F(AddNorm, ProjectionEqualsTheCpu) {
   for_each_type([]<typename T>() {
-    for (const std::int64_t rows : {1, 2, 3, 4, 7, 8, 9, 33}) {
+    for (const std::int64_t rows : {1, 2, 3, 4, 7, 8, 9, 16, 33, 64}) {
       compare_projection<T>({rows, 576, true, true, false, true, true, 1.0f}, 1536);
       compare_projection<T>({rows, 264, true, false, false, true, true, 0.5f}, 40);
     }
     compare_projection<T>({1, 4096, true, false, false, true, true, 1.0f}, 14336);
+    compare_projection<T>({32, 4096, true, false, false, true, true, 1.0f}, 4096);
     // More rows than decode has: the matmul adds to the residual.
     compare_projection<T>({65, 576, true, false, false, true, true, 1.0f}, 1536);
     compare_projection<T>({130, 264, true, false, false, false, true, 0.5f}, 40);

@@ -42,7 +42,6 @@ struct CacheFolder {
     CudaOptions options;
     options.decode_matmul = decode_matmul;
     options.tuning_cache_folder = path.string();
-    options.decode_matmul = DecodeMatmul::kCublasLt;
     return options;
   }
 };
@@ -120,17 +119,31 @@ TEST_F(Matmul, Float16) {
 }
 TEST_F(Matmul, StreamingKernelsOfFewRows) {
   const CacheFolder folder;
-  CudaOptions options = folder.options();
-  options.decode_matmul = DecodeMatmul::kStreaming;
-  Context<Cuda> ctx(options);
+  Context<Cuda> ctx(folder.options(DecodeMatmul::kStreaming));
   for (const std::int64_t m : {1, 2, 3, 4, 5, 7, 8})
     for (const auto& [n, k] :
-         {std::pair{576, 576}, {17, 40}, {129, 8}, {1000, 1792}, {6144, 4096}}) {
+         {std::pair{576, 576}, {17, 64}, {129, 128}, {1000, 1792}, {6144, 4096}}) {
       run<BFloat16, BFloat16>(ctx, {m, n, k, k + 8});
       run<BFloat16, float>(ctx, {m, n, k, k});
       run<Float16, Float16>(ctx, {m, n, k, k});
     }
   for (const std::int64_t m : {1, 4, 6}) run<BFloat16, BFloat16>(ctx, {m, 4096, 14336, 14336});
+  EXPECT_EQ(ctx.cublaslt().num_tuned(), 0);
+}
+TEST_F(Matmul, SkinnyKernelsOfMoreRows) {
+  const CacheFolder folder;
+  Context<Cuda> ctx(folder.options(DecodeMatmul::kStreaming));
+  for (const std::int64_t m : {9, 15, 16, 17, 24, 31, 32, 33, 48, 63, 64})
+    for (const auto& [n, k] : {std::pair{16, 64}, {576, 576}, {1040, 1792}}) {
+      run<BFloat16, BFloat16>(ctx, {m, n, k, k + 8});
+      run<BFloat16, float>(ctx, {m, n, k, k});
+      run<Float16, Float16>(ctx, {m, n, k, k});
+    }
+  for (const std::int64_t m : {12, 32, 64}) {
+    run<BFloat16, BFloat16>(ctx, {m, 1024, 14336, 14336});
+    run<BFloat16, float>(ctx, {m, 49152, 192, 192});
+    run<Float16, Float16>(ctx, {m, 6144, 1024, 1024});
+  }
   EXPECT_EQ(ctx.cublaslt().num_tuned(), 0);
 }
 TEST_F(Matmul, FewerSmsSameResult) {

@@ -91,7 +91,7 @@ void compare(const Case& c) {
 
 TEST_F(QkvProject, EqualsTheCpu) {
   for_each_type([]<typename T>() {
-    for (const int rows : {1, 2, 4, 8, 9, 21}) {
+    for (const int rows : {1, 2, 4, 8, 9, 21, 40, 64}) {
       compare<T>({rows, 9, 3, 64, 576, false, false, 64});
       compare<T>({rows, 4, 1, 128, 512, true, true, 128});
     }

@@ -79,7 +79,7 @@ class Context<Cuda> {
   /// stream at a time: partial results, and counters that are zero before and after every kernel.
   Span<float, Cuda> partials() const { return partials_.span(); }
   Span<std::int32_t, Cuda> counters() const { return counters_.span(); }
-  static constexpr int kSquareSumRows = 8;
+  static constexpr int kSquareSumRows = 64;
   /// Sums of squares that one kernel leaves to the next: [kSquareSumRows, SMs].
   Span<float, Cuda> square_sums() const { return square_sums_.span(); }
 

@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+// The matmul of decode with 9 to 64 rows of x, y = x W^T: bound, like the streaming kernel for
+// fewer rows, by how fast W arrives, but x no longer fits into one SM's shared memory.
+//
+// W is the A operand of wgmma (64 of its rows), x the B operand (its rows are the 16, 32 or 64
+// columns of the tile). A block takes an equal share of W's rows, walks K once per 128 of them, and
+// keeps their sums in registers. Every block needs all of x, which is as much as its share of W
+// where W has few rows: therefore the two blocks of a cluster fetch half of x each and multicast it
+// to both. One thread copies W, one x; two warpgroups multiply; two warps meanwhile find the
+// factors of the norm that was left to this kernel. W's ring is filled before the PDL wait.
+//
+// The norm: what comes as x is residual * weight, so that its rows can be copied as they are; the
+// factor 1 / rms of a row of x is applied to the sums.
+//
+// An epilogue gets complete sums of one row of x, eight neighbouring rows of W at a time (`low`,
+// and `high` the eight that belong to them), from sums that the warpgroup exchanges in shared
+// memory: whole 16-byte pieces are read and written. `before_wait` may read the step's rows, `load`
+// what a result needs, before the sums are made; `finish` is called when the block's share is done.
+#pragma once
+
+#include "kernels/cuda/numeric.cuh"
+#include "kernels/cuda/skinny_pipe.cuh"
+
+namespace tandem::kernels {
+
+inline constexpr int kSkinnyThreads = (kSkinnyGroups + 1) * 128;
+
+// How the rows of W make boxes, what the eight rows of job j of a warpgroup are among its 64, and
+// which results they are. One copy may bring several boxes if they are contiguous.
+
+/// Plain rows: box u is rows [16 u, 16 u + 16).
+struct SkinnyRows {
+  static constexpr int kBoxRows = 16, kJobs = 8;
+  static constexpr bool kContiguous = true, kPairs = false;
+  __device__ static int low(int job) { return job * 8; }
+  __device__ static int high(int) { return 0; }
+  __device__ static int result(int box, int job) { return box * 16 + job % 2 * 8; }
+  __device__ static int3 place(int box, FastDivisor) { return {0, box * 2, 0}; }
+};
+/// Gate and up rows, interleaved by 16 in memory: box u is columns [16 u, 16 u + 16) of both.
+struct SkinnyPairs {
+  static constexpr int kBoxRows = 32, kJobs = 4;
+  static constexpr bool kContiguous = true, kPairs = true;
+  __device__ static int low(int job) { return job / 2 * 32 + job % 2 * 8; }
+  __device__ static int high(int job) { return low(job) + 16; }
+  __device__ static int result(int box, int job) { return box * 16 + job % 2 * 8; }
+  __device__ static int3 place(int box, FastDivisor) { return {0, box * 4, 0}; }
+};
+/// Eight rows of the first half of a head and their rotary partners: elements i.. and i + half...
+struct SkinnyHalves {
+  static constexpr int kBoxRows = 16, kJobs = 4;
+  static constexpr bool kContiguous = false, kPairs = true;
+  int half;  ///< head_dim / 2, for the host
+  __device__ static int low(int job) { return job * 16; }
+  __device__ static int high(int job) { return job * 16 + 8; }
+  __device__ static int result(int box, int) { return box * 8; }
+  /// `boxes`: of a head.
+  __device__ static int3 place(int box, FastDivisor boxes) {
+    const int head = boxes.divide(box);
+    return {(box - head * boxes.by) * 8, 0, head};
+  }
+};
+
+/// The factors of the rows' norms, by the two warps beside the copying ones.
+template <int kColumns>
+__device__ void skinny_factors(const SkinnyArgs& args, SkinnyShared<kColumns>& shared) {
+  constexpr int kWarps = 2, kTogether = 4, kLoads = 5;  // under way: the parts of 160 blocks
+  const int warp = threadIdx.x % 128 / 32 - 2, lane = threadIdx.x % 32;
+  for (int base = warp * kTogether; base < kColumns; base += kWarps * kTogether) {
+    float sum[kTogether] = {};
+    for (int first = lane; first < args.parts; first += 32 * kLoads) {
+      float part[kTogether][kLoads];
+#pragma unroll
+      for (int c = 0; c < kTogether; ++c)
+#pragma unroll
+        for (int i = 0; i < kLoads; ++i) {
+          const int at = first + i * 32;
+          part[c][i] = at < args.parts && base + c < args.m
+                           ? __ldcg(args.square_sums + (base + c) * args.parts + at)
+                           : 0.0f;
+        }
+#pragma unroll
+      for (int c = 0; c < kTogether; ++c)
+#pragma unroll
+        for (int i = 0; i < kLoads; ++i) sum[c] += part[c][i];
+    }
+#pragma unroll
+    for (int c = 0; c < kTogether; ++c) {
+      const float square = warp_sum(sum[c]);
+      if (lane == 0)
+        shared.factors[base + c] =
+            args.parts > 0 ? rsqrtf(square / static_cast<float>(args.k) + args.eps) : 1.0f;
+    }
+  }
+  __syncwarp();
+  if (lane == 0) barrier_arrive(&shared.factors_ready);
+}
+
+/// All threads of this warpgroup, or of both that multiply; barrier 0 is __syncthreads.
+__device__ __forceinline__ void skinny_sync_group() { named_sync(1 + threadIdx.x / 128, 128); }
+__device__ __forceinline__ void skinny_sync_groups() {
+  named_sync(1 + kSkinnyGroups, kSkinnyGroups * 128);
+}
+
+/// Job i of this thread, of kJobs of the warpgroup or, where both have the same rows, of both.
+template <int kColumns>
+__device__ __forceinline__ int skinny_job(const SkinnyArgs& args, int i) {
+  constexpr int kThreadsOfColumn = 128 / kColumns;
+  const int thread = static_cast<int>(threadIdx.x) % kThreadsOfColumn;
+  return args.splits_k ? thread + (i * kSkinnyGroups + threadIdx.x / 128) * kThreadsOfColumn
+                       : thread + i * kThreadsOfColumn;
+}
+
+/// Gives the sums of one pass to the epilogue. `box`: the first of this warpgroup.
+template <int kColumns, typename Rows, typename Epilogue>
+__device__ __forceinline__ void skinny_finish(const float (&d)[kColumns / 2],
+                                              const SkinnyArgs& args,
+                                              SkinnyShared<kColumns>& shared, int box, int end,
+                                              Epilogue& epilogue) {
+  constexpr int kThreadsOfColumn = 128 / kColumns;
+  const int group = threadIdx.x / 128, thread = threadIdx.x % 128;
+  const int row = thread / 32 * 16 + thread % 32 / 4, t = thread % 4;
+#pragma unroll
+  for (int i = 0; i < kColumns / 2; ++i)
+    shared.sums[group][i / 4 * 8 + t * 2 + i % 2][row + i / 2 % 2 * 8] = d[i];
+  if (args.splits_k)
+    skinny_sync_groups();
+  else
+    skinny_sync_group();
+  const int column = thread / kThreadsOfColumn;
+  const float factor = shared.factors[column];
+  const float* sums = shared.sums[args.splits_k ? 0 : group][column];
+  const float* more = shared.sums[1][column];
+  const auto take = [&](float(&to)[8], int first) {
+#pragma unroll
+    for (int j = 0; j < 8; ++j) {
+      to[j] = sums[first + j];
+      if (args.splits_k) to[j] += more[first + j];
+      to[j] *= factor;
+    }
+  };
+#pragma unroll
+  for (int i = 0; i * kThreadsOfColumn < Rows::kJobs; ++i) {
+    const int job = skinny_job<kColumns>(args, i);
+    const int of = box + Rows::low(job) / Rows::kBoxRows;
+    if (column < args.m && job < Rows::kJobs && of < end) {
+      float low[8], high[8];
+      take(low, Rows::low(job));
+      if constexpr (Rows::kPairs) take(high, Rows::high(job));
+      epilogue(i, column, Rows::result(of, job), low, high);
+    }
+  }
+  if (!args.splits_k) skinny_sync_group();  // the next pass writes sums again
+}
+
+template <int kColumns>
+__device__ void skinny_init(const SkinnyArgs& args, SkinnyShared<kColumns>& shared) {
+  const std::uint32_t groups = args.splits_k ? 1 : kSkinnyGroups;  // that read a stage
+  for (int stage = 0; stage < args.w_depth; ++stage) {
+    barrier_init(&shared.w_full[stage], 1);
+    barrier_init(&shared.w_empty[stage], groups);
+  }
+  for (int stage = 0; stage < args.x_depth; ++stage) {
+    barrier_init(&shared.x_full[stage], 1);
+    barrier_init(&shared.x_empty[stage], kSkinnyCluster * groups);
+  }
+  barrier_init(&shared.factors_ready, 2);
+  fence_barrier_init();
+}
+
+/// A multiplying warpgroup: all passes of the block's boxes [begin, end).
+template <typename E, int kColumns, typename Rows, typename Epilogue>
+__device__ __forceinline__ void skinny_multiply(const SkinnyArgs& args,
+                                                SkinnyShared<kColumns>& shared,
+                                                SkinnyConsumer<kColumns> consumer, int begin,
+                                                int end, Epilogue& epilogue) {
+  constexpr int kThreadsOfColumn = 128 / kColumns;
+  const int group = threadIdx.x / 128, column = threadIdx.x % 128 / kThreadsOfColumn;
+  for (int pass = 0; pass < args.passes; ++pass) {
+    const int first = begin + pass * args.pass_boxes, last = min(first + args.pass_boxes, end);
+    const int box = first + (args.splits_k ? 0 : group) * (kSkinnyGroupRows / Rows::kBoxRows);
+    if (box >= last) {
+      consumer.skip();
+      continue;
+    }
+#pragma unroll
+    for (int i = 0; i * kThreadsOfColumn < Rows::kJobs; ++i) {
+      const int job = skinny_job<kColumns>(args, i);
+      const int of = box + Rows::low(job) / Rows::kBoxRows;
+      if (column < args.m && job < Rows::kJobs && of < last)
+        epilogue.load(i, column, Rows::result(of, job));
+    }
+    float d[kColumns / 2];
+    consumer.template multiply<E>(d);
+    barrier_wait(&shared.factors_ready, 0);
+    skinny_finish<kColumns, Rows>(d, args, shared, box, last, epilogue);
+  }
+  epilogue.finish(column, args, shared.sums[1][column]);
+}
+
+/// Grid: clusters of kSkinnyCluster blocks. Dynamic shared memory: the rings and SkinnyShared.
+template <typename E, int kColumns, typename Rows, typename Epilogue>
+__global__ void __launch_bounds__(kSkinnyThreads, 1)
+    skinny_kernel(const __grid_constant__ CUtensorMap w_pass,
+                  const __grid_constant__ CUtensorMap w_box, const __grid_constant__ CUtensorMap x,
+                  const SkinnyArgs args, Epilogue epilogue) {
+  extern __shared__ __align__(1024) unsigned char rings[];
+  auto& shared = *reinterpret_cast<SkinnyShared<kColumns>*>(
+      rings + args.w_depth * args.w_stage_bytes + args.x_depth * args.x_stage_bytes);
+  const auto share = [&](unsigned block) {
+    return static_cast<int>(static_cast<unsigned>(args.boxes) * block / gridDim.x);
+  };
+  const int begin = share(blockIdx.x), end = share(blockIdx.x + 1);
+  const int warp = threadIdx.x / 32, copying_warp = kSkinnyGroups * 4;
+  const bool leads = threadIdx.x % 32 == 0;
+  const SkinnyRing w_ring = skinny_w_ring(args, rings, shared);
+  const SkinnyRing x_ring = skinny_x_ring(args, rings, shared);
+  SkinnyWeights<Rows> weights(w_pass, w_box, args, w_ring, begin, end);
+  if (warp == copying_warp && leads) {
+    skinny_init(args, shared);
+    weights.start();
+  }
+  __syncwarp();
+  pdl_trigger();
+  cluster_arrive();  // the barriers are there
+  const int column = static_cast<int>(threadIdx.x) % 128 / (128 / kColumns);
+  if (warp < copying_warp && column < args.m) epilogue.before_wait(column);
+  cluster_wait();
+  pdl_wait();
+
+  if (warp < copying_warp)
+    skinny_multiply<E, kColumns, Rows>(args, shared, SkinnyConsumer<kColumns>(args, w_ring, x_ring),
+                                       begin, end, epilogue);
+  else if (warp == copying_warp && leads)
+    weights.run();
+  else if (warp == copying_warp + 1 && leads)
+    skinny_copy_x<kColumns>(x, args, x_ring);
+  else if (warp >= copying_warp + 2)
+    skinny_factors(args, shared);
+}
+
+}  // namespace tandem::kernels

@@ -1,0 +1,73 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "kernels/cuda/qkv_epilogue.cuh"
+#include "kernels/cuda/skinny_launch.cuh"
+
+namespace tandem::kernels {
+namespace {
+
+constexpr int kMaxJobs = 2;  // of a thread, with 64 columns
+
+/// Bias, rotary embedding and append, or q: eight elements of a head and their rotary partners.
+template <typename E>
+struct SkinnyQkv {
+  QkvEpilogue<E> e;
+  int position;  ///< Of the token of this thread.
+  E* cached;     ///< Its place in the cache, of the first key head.
+  float cos[kMaxJobs][8], sin[kMaxJobs][8];
+
+  /// The step's rows are complete before the first layer starts.
+  __device__ void before_wait(int token) {
+    position = e.positions[token];
+    if (position < 0) return;
+    const std::int64_t chunk =
+        e.chunk_table[std::int64_t{e.slots[token]} * e.table_stride + position / kChunkTokens];
+    cached = e.kv_base + chunk * e.chunk_stride + position % kChunkTokens * e.head_dim;
+  }
+  __device__ void load(int i, int, int at) {
+    const int half = e.head_dim / 2, head = at / half;
+    const bool turns = e.cos != nullptr && head < e.num_q_heads + e.num_kv_heads && position >= 0;
+    const std::int64_t from = std::int64_t{position} * half + at % half;
+#pragma unroll
+    for (int j = 0; j < 8; ++j) {
+      cos[i][j] = turns ? e.cos[from + j] : 1.0f;
+      sin[i][j] = turns ? e.sin[from + j] : 0.0f;
+    }
+  }
+  __device__ void operator()(int i, int token, int at, const float (&low)[8],
+                             const float (&high)[8]) const {
+    const int half = e.head_dim / 2, head = at / half, first = at % half;
+    const bool is_q = head < e.num_q_heads;
+    if (position < 0 && !is_q) return;
+    Vec<E, 8> lows, highs;
+#pragma unroll
+    for (int j = 0; j < 8; ++j) {
+      float x = low[j], y = high[j];
+      if (e.bias != nullptr) {
+        x += e.bias[head * e.head_dim + first + j];
+        y += e.bias[head * e.head_dim + first + j + half];
+      }
+      lows.at[j] = from_float<E>(position < 0 ? 0.0f : x * cos[i][j] - y * sin[i][j]);
+      highs.at[j] = from_float<E>(position < 0 ? 0.0f : y * cos[i][j] + x * sin[i][j]);
+    }
+    E* to = is_q ? e.q + token * e.q_stride + head * e.head_dim
+                 : cached + std::int64_t{head - e.num_q_heads} * kChunkTokens * e.head_dim;
+    store_vec(to + first, lows);
+    store_vec(to + first + half, highs);
+  }
+  __device__ void finish(int, const SkinnyArgs&, float*) const {}
+};
+
+}  // namespace
+
+template <typename T>
+void skinny_qkv(Context<Cuda>& ctx, const QkvArgs<T, Cuda>& args) {
+  SkinnyQkv<cuda_t<T>> epilogue{};
+  epilogue.e = make_qkv_epilogue(args);
+  launch_skinny(ctx, args.x, args.weight->data(), args.weight->rows() / SkinnyHalves::kBoxRows,
+                args.deferred, true, epilogue, SkinnyHalves{args.kv.head_dim / 2});
+}
+
+template void skinny_qkv(Context<Cuda>&, const QkvArgs<BFloat16, Cuda>&);
+template void skinny_qkv(Context<Cuda>&, const QkvArgs<Float16, Cuda>&);
+
+}  // namespace tandem::kernels
