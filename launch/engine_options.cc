@@ -57,8 +57,9 @@ void EngineOptions::add_to(po::options_description& options) {
       "auto | on | off: sums over ranks under the other half of a prefill's computation; auto "
       "measures from how many tokens on it pays")(
       "decode-matmul", po::value(&decode_matmul)->default_value(decode_matmul),
-      "auto | streaming | cublaslt: who multiplies up to 8 rows of decode on a GPU; auto times "
-      "both")("verbose,v", po::bool_switch(&verbose), "log what happens on every rank");
+      "auto | streaming | cublaslt: who multiplies the rows of decode on a GPU: streaming takes up "
+      "to 64, auto times both up to 8")("verbose,v", po::bool_switch(&verbose),
+                                        "log what happens on every rank");
   options.add(model_options);
 }
 

@@ -17,7 +17,6 @@ constexpr std::int64_t kFlushBytes = std::int64_t{128} << 20;  // more than L2 h
 constexpr int kTimedRuns = 5;
 constexpr std::int64_t kUntimedRows = 2;  // up to these the streaming kernel is taken untimed
 constexpr float kFusedGainUs = 1.5f;      // what fusing the next kernel is worth
-constexpr float kSkinnyGainUs = 3.0f;     // with more rows, where that kernel has more to do
 
 /// Median time with weights that come from memory.
 float time_us(Context<Cuda>& ctx, void* flush, const std::function<void()>& body) {
@@ -49,8 +48,7 @@ bool DecodeChoice::streaming(Context<Cuda>& ctx, bool tuning, const MatmulShape&
   bool launched = true;
   const float own =
       time_us(ctx, flush.as<void>(), [&] { launched = launch_streaming(ctx, shape, x, w, y); });
-  const bool choice =
-      launched && own <= library + (shape.m > kGemvMaxRows ? kSkinnyGainUs : kFusedGainUs);
+  const bool choice = launched && own <= library + kFusedGainUs;
   log_debug("matmul m ", shape.m, " n ", shape.n, " k ", shape.k, ": streaming ", own,
             " us, cuBLASLt ", library, " us");
   return chosen_.emplace(bucket, choice).first->second;

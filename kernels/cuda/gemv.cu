@@ -16,8 +16,10 @@ bool can_stream(Context<Cuda>& ctx, const MatmulShape& shape, const void* x, con
 
 bool streams_weights(Context<Cuda>& ctx, const MatmulShape& shape, const void* x, const void* w,
                      void* y) {
-  return can_stream(ctx, shape, x, w) && (ctx.options().decode_matmul == DecodeMatmul::kStreaming ||
-                                          ctx.cublaslt().prefers_streaming(ctx, shape, x, w, y));
+  if (!can_stream(ctx, shape, x, w)) return false;
+  if (ctx.options().decode_matmul == DecodeMatmul::kStreaming) return true;
+  // Skinny kernels are taken where they are asked for, until they have run for long enough.
+  return shape.m <= kGemvMaxRows && ctx.cublaslt().prefers_streaming(ctx, shape, x, w, y);
 }
 
 bool gemv_fits(std::int64_t m, std::int64_t k) {

@@ -30,7 +30,8 @@ void skinny_plan(SkinnyArgs& args, int blocks, int box_rows, int columns, int fi
   args.x_stage_bytes = args.subs * x_line;
   // Even depths: where warpgroups take stages in turn, a place in a ring is always the same one's,
   // which cannot be a round ahead of what it waits for.
-  args.x_depth = std::clamp(kXInFlight / args.x_stage_bytes, 2, kSkinnyMaxDepth) & ~1;
+  args.x_depth =
+      std::clamp(std::min(kXInFlight, room / 2) / args.x_stage_bytes, 2, kSkinnyMaxDepth) & ~1;
   args.w_depth =
       std::min((room - args.x_depth * args.x_stage_bytes) / args.w_stage_bytes, kSkinnyMaxDepth) &
       ~1;
