@@ -71,15 +71,87 @@ def table(head, rows):
 
 
 def section(title, document, head, rows):
-    """A table that opens with a click; its line says what and where, and the first row."""
+    """One result's table under a title; results of one title open together, with a click."""
     if not rows:
         return []
     first = ", ".join([rows[0][0], *(f"{name} {value}" for name, value in
                                      zip(head[1:], rows[0][1:]) if value)])
+    return [(title, f"{machine_of(document)}: {first}",
+             [origin(document), "", *table(head, rows), ""])]
+
+
+def opened_by_click(sections):
+    """Each title's line says what and where, its first row, and how many results are behind it."""
+    titles = {}
+    for title, first, lines in sections:
+        titles.setdefault(title, []).append((first, lines))
     markup = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", "`": None})
-    line = f"<b>{title.translate(markup)}</b>, {machine_of(document)}: {first.translate(markup)}"
-    return ["<details>", f"<summary>{line}</summary>", "", origin(document), "", *table(head, rows),
-            "", "</details>", ""]
+    out = []
+    for title, results in titles.items():
+        tables = sum(first is not None for first, _ in results)
+        more = f" (and {tables - 1} more)" if tables > 1 else ""
+        line = f"<b>{title.translate(markup)}</b>, {results[0][0].translate(markup)}{more}"
+        out += ["<details>", f"<summary>{line}</summary>", ""]
+        for _, lines in results:
+            out += lines
+        out += ["</details>", ""]
+    return out
+
+
+def headline(documents):
+    """The few numbers that a reader asks for first, each with what it is measured against."""
+    rows = []
+
+    def find(benches, case, metric):
+        for document in of_bench(documents, *benches):
+            if "--decode-matmul" in document["command"]:
+                continue
+            for row in document["rows"]:
+                if row["case"] == case and row["metric"] == metric:
+                    yield document, row
+
+    def against(what, case, metric, benches=("latency",)):
+        for document, row in find(benches, case, metric):
+            rows.append([what, machine_of(document), f'{number(row["value"])} ms',
+                         f'{number(row["ceiling"])} ms floor: {percent(row["share"])} of its speed'])
+            return
+
+    against("Llama-3-8B, a token of one user", "llama-3-8b bf16 tp1 batch1 ctx128", "tpot_ms")
+    against("the same", "llama-3-8b bf16 tp2 batch1 ctx128", "tpot_ms")
+    against("Llama-3-70B, a token of one user", "llama-3-70b bf16 tp2 batch1 ctx128", "tpot_ms")
+    against("Llama-3-8B, a prompt of 8192", "llama-3-8b bf16 tp1 batch1 prefill8192", "ttft_ms")
+    against("the same", "llama-3-8b bf16 tp2 batch1 prefill8192", "ttft_ms")
+    for document, row in find(("throughput",),
+                              "llama-3-8b bf16 tp1 c256 random in1024 out1024 steady",
+                              "output_tokens_per_s_per_gpu"):
+        rows.append(["Llama-3-8B, 256 at once, 1024 in and out", machine_of(document),
+                     f'{row["value"]:,.0f} tokens/s', ""])
+        break
+    for document, row in find(("prefill_attention",),
+                              "prefill attention bf16 32/8 d128 causal 8192", "attention_rate"):
+        cudnn = by_case(document)[row["case"]]["cudnn_attention_rate"]["value"]
+        rows.append(["attention of a prompt of 8192", machine_of(document),
+                     f'{number(row["value"])} TFLOP/s', f"cuDNN in the same run: {number(cudnn)}"])
+    for document, row in find(("all_reduce",), "reduce-add-norm bf16 n2 push graph 1x4096",
+                              "latency_us"):
+        if row["statistic"] == "median":
+            nccl = [other["value"] for other in document["rows"] if other["statistic"] == "median"
+                    and other["case"] == row["case"].replace("push", "nccl")]
+            rows.append(["sum over 2 ranks, residual and norm, 8 KiB", machine_of(document),
+                         f'{number(row["value"])} us',
+                         f"NCCL and a norm in the same run: {number(nccl[0])}"])
+    for document, row in find(("overlap",), "llama-3-8b bf16 tp2 prefill8192 overlap on",
+                              "layer_exposed_us"):
+        layer = by_case(document)[row["case"]]["layer_us"]["value"]
+        rows.append(["communication that a prompt of 8192 waits for", machine_of(document),
+                     percent(row["value"] / layer), "of a layer"])
+    for document, row in find(("llama_cpp-cpu",), "smollm2-135m tandem batch1 ctx128",
+                              "tokens_per_s"):
+        other = by_case(document)["smollm2-135m llama.cpp batch1 ctx128"]["tokens_per_s"]["value"]
+        rows.append([f'SmolLM2-135M of 4 bits, {document["work"]["threads"]} thread(s)',
+                     machine_of(document), f'{number(row["value"])} tokens/s',
+                     f"llama.cpp in the same run: {number(other)}"])
+    return table(["what", "where", "measured", "beside it"], rows) + [""] if rows else []
 
 
 def against_floor(documents, metric, title, benches=("latency", "latency-cpu")):
@@ -118,6 +190,7 @@ def prefill_attention(documents):
     return out
 
 
+DOMAINS = "Memory synchronization domains on and off"
 DOMAINS_FOUND = """\
 Rows with less than 5 % between alone and same domain are left out. What the table shows: stores to
 host memory cost a kernel boundary most, loads from it next to nothing. While the stores stay below
@@ -136,11 +209,10 @@ def domains(documents):
                  percent(found["removed"]["value"] if "removed" in found else None)]
                 for case, found in cases_with(document, "separate_domains")
                 if found["same_domain"]["value"] > 1.05 * found["idle"]["value"]]
-        out += section("Memory synchronization domains on and off", document,
+        out += section(DOMAINS, document,
                        ["work", "unit", "alone", "same domain", "separate", "of the loss removed"],
                        rows)
-        out += ["<details>", "<summary>What that table shows</summary>", "", DOMAINS_FOUND, "",
-                "</details>", ""] if rows else []
+        out += [(DOMAINS, None, [DOMAINS_FOUND, ""])] if rows else []
     return out
 
 
@@ -291,14 +363,15 @@ def plan(documents):
 
 
 def generate(documents):
-    lines = [*against_floor(documents, "tpot_ms", "Decode against the floor of memory bandwidth"),
-             *against_floor(documents, "tpot_ms",
-                            "One rank's shard alone, communication left out", ("shard",)),
-             *against_floor(documents, "ttft_ms", "Prefill against the floor of arithmetic"),
-             *decode_kernels(documents), *prefill_attention(documents), *all_reduce(documents),
-             *seam(documents), *overlap(documents), *domains(documents), *separation(documents),
-             *kv_growth(documents), *serving(documents), *llama_cpp(documents), *scaling(documents), *plan(documents)]
-    return "\n".join([BEGIN, "", *lines, END])
+    sections = [*against_floor(documents, "tpot_ms", "Decode against the floor of memory bandwidth"),
+                *against_floor(documents, "tpot_ms",
+                               "One rank's shard alone, communication left out", ("shard",)),
+                *against_floor(documents, "ttft_ms", "Prefill against the floor of arithmetic"),
+                *decode_kernels(documents), *prefill_attention(documents), *all_reduce(documents),
+                *seam(documents), *overlap(documents), *domains(documents), *separation(documents),
+                *kv_growth(documents), *serving(documents), *llama_cpp(documents),
+                *scaling(documents), *plan(documents)]
+    return "\n".join([BEGIN, "", *headline(documents), *opened_by_click(sections), END])
 
 
 def replaced(readme, text):

@@ -60,6 +60,31 @@ class ReadmeResults(unittest.TestCase):
                     "2 x H200, CUDA 13.0; commit abc, 2026-01-02; `run latency`"):
             self.assertIn(row, text)
 
+    def test_the_first_table_names_what_it_is_beside(self):
+        cases = (("m tandem batch1 ctx128", 90.0), ("m llama.cpp batch1 ctx128", 40.0))
+        text = readme_results.generate({
+            "l": document("latency", ("llama-3-8b bf16 tp1 batch1 ctx128", "tpot_ms", 4.0)),
+            "a": document("all_reduce",
+                          ("reduce-add-norm bf16 n2 push graph 1x4096", "latency_us", 4.07),
+                          ("reduce-add-norm bf16 n2 nccl graph 1x4096", "latency_us", 8.76)),
+            "c": {**document("llama_cpp-cpu", *((f"smollm2-135{case}", "tokens_per_s", value)
+                                                for case, value in cases)),
+                  "work": {"threads": 2, "llama_cpp_python": "0.3"}},
+        })
+        for row in ("| Llama-3-8B, a token of one user | 2 x H200 | 4.00 ms | 2.00 ms floor: "
+                    "50 % of its speed |",
+                    "| 4.07 us | NCCL and a norm in the same run: 8.76 |",
+                    "2 thread(s) | 2 x H200 | 90.0 tokens/s | llama.cpp in the same run: 40.0 |"):
+            self.assertIn(row, text)
+
+    def test_results_of_one_title_open_together(self):
+        text = readme_results.generate({
+            name: document("latency", (f"{name} tp1 batch1 ctx8", "tpot_ms", 4.0))
+            for name in ("one", "two", "three")})
+        self.assertEqual(text.count("<details>"), 1)
+        self.assertIn("one tp1 batch1 ctx8, ms 4.00 +- 0.100, floor ms 2.00, of the floor's speed "
+                      "50 % (and 2 more)</summary>", text)
+
 
 if __name__ == "__main__":
     unittest.main()
