@@ -61,7 +61,8 @@ class ReadmeResults(unittest.TestCase):
             self.assertIn(row, text)
 
     def test_the_first_table_names_what_it_is_beside(self):
-        cases = (("m tandem batch1 ctx128", 90.0), ("m llama.cpp batch1 ctx128", 40.0))
+        cases = (("m tandem batch1 ctx128", 90.0), ("m tandem dense batch1 ctx128", 50.0),
+                 ("m llama.cpp batch1 ctx128", 40.0))
         text = readme_results.generate({
             "l": document("latency", ("llama-3-8b bf16 tp1 batch1 ctx128", "tpot_ms", 4.0)),
             "a": document("all_reduce",
