@@ -98,7 +98,7 @@ ScalingPoint make_point(const std::vector<const json::object*>& rows, int ranks,
   }
   point.latency_ms = median_spread(values);
   if (rows.size() == 1) point.latency_ms.spread = rows[0]->at("spread").to_number<double>();
-  point.tokens_per_s.median = tokens * 1000 / point.latency_ms.median;
+  point.tokens_per_s.median = tokens * 1000.0 / point.latency_ms.median;
   point.tokens_per_s.spread =
       point.tokens_per_s.median * point.latency_ms.spread / point.latency_ms.median;
   return point;

@@ -63,7 +63,7 @@ SizePlan plan_size(const runtime::ModelConfig& config, const DeviceRates& rates,
   plan.tpot_ms = plan.decode.us() / 1000;
   plan.floor_ms = plan.decode.floor_us(rates) / 1000;
   plan.ttft_ms = ttft_ms(model, rates, workload.input_len, workload.step_tokens);
-  plan.tokens_per_s = workload.batch * 1000 / plan.tpot_ms;
+  plan.tokens_per_s = workload.batch * 1000.0 / plan.tpot_ms;
   if (plan.memory.cache_tokens == 0)
     plan.problem = "the weights do not fit";
   else if (plan.memory.largest_batch < workload.batch)
