@@ -3,6 +3,7 @@
 
 #include "kernels/cuda/attend_kernels.h"
 #include "kernels/cuda/attend_prefill.h"
+#include "kernels/device/cuda/stamps.h"
 #include "kernels/device/dtype.h"
 #include "kernels/device/error.h"
 
@@ -21,7 +22,8 @@ void attend(Context<Cuda>& ctx, const AttendArgs<T, Cuda>& args) {
     bool done = false;
     if constexpr (kHasMma) {
       if (attend_prefill_supported(args) && !ctx.compute().capturing()) {
-        attend_prefill(ctx, args);
+        attend_prefill(ctx, args,
+                       ctx.recorder() == nullptr ? nullptr : ctx.recorder()->tile_waits());
         done = true;
       } else {
         done = attend_prefill_mma(ctx, args);

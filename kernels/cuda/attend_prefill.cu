@@ -134,14 +134,17 @@ void launch_splits(Context<Cuda>& ctx, Params& params, LaunchShape shape, std::i
       ctx.temporary(static_cast<std::size_t>(parts * params.splits) * sizeof(float2));
   params.partial = partial.as<float>();
   params.partial_stats = stats.as<float2>();
-  launch(ctx, shape, attend_prefill_kernel<E, kHeadDim, false, true>, params);
+  launch(ctx, shape,
+         params.waits == nullptr ? attend_prefill_kernel<E, kHeadDim, false, true>
+                                 : attend_prefill_kernel<E, kHeadDim, true, true>,
+         params);
   const auto blocks = static_cast<unsigned>((parts + kCombineWarps - 1) / kCombineWarps);
   launch(ctx, {dim3(blocks), dim3(kCombineWarps * kWarp)}, combine_splits_kernel<E, kHeadDim>,
          params, parts);
 }
 
 template <typename T, int kHeadDim>
-void launch_prefill(Context<Cuda>& ctx, const AttendArgs<T, Cuda>& args, PrefillWaits* waits) {
+void launch_prefill(Context<Cuda>& ctx, const AttendArgs<T, Cuda>& args, TileWaits* waits) {
   const StepView<Cuda>& step = *args.step;
   const Temporary counter = ctx.temporary(sizeof(std::uint32_t));
   fill_zero(ctx, counter.as<std::uint32_t>(), sizeof(std::uint32_t));
@@ -151,7 +154,7 @@ void launch_prefill(Context<Cuda>& ctx, const AttendArgs<T, Cuda>& args, Prefill
   const std::int64_t most_tiles =
       (step.num_tokens - step.num_decode) / kRows + std::int64_t{step.num_segments};
   const std::int64_t most_work = most_tiles * args.num_q_heads;
-  if (waits == nullptr) params.splits = splits_for(ctx, args, most_work);
+  params.splits = splits_for(ctx, args, most_work);
   const auto blocks =
       static_cast<unsigned>(std::min<std::int64_t>(ctx.num_sms(), most_work * params.splits));
   const LaunchShape shape{dim3(blocks), dim3(kThreads),
@@ -179,7 +182,7 @@ bool attend_prefill_supported(const AttendArgs<T, Cuda>& args) {
 }
 
 template <typename T>
-void attend_prefill(Context<Cuda>& ctx, const AttendArgs<T, Cuda>& args, PrefillWaits* waits) {
+void attend_prefill(Context<Cuda>& ctx, const AttendArgs<T, Cuda>& args, TileWaits* waits) {
   if (args.step->num_segments == 0) return;
   if (args.kv.head_dim == 64)
     prefill::launch_prefill<T, 64>(ctx, args, waits);
@@ -190,7 +193,7 @@ void attend_prefill(Context<Cuda>& ctx, const AttendArgs<T, Cuda>& args, Prefill
 template bool attend_prefill_supported(const AttendArgs<float, Cuda>&);
 template bool attend_prefill_supported(const AttendArgs<BFloat16, Cuda>&);
 template bool attend_prefill_supported(const AttendArgs<Float16, Cuda>&);
-template void attend_prefill(Context<Cuda>&, const AttendArgs<BFloat16, Cuda>&, PrefillWaits*);
-template void attend_prefill(Context<Cuda>&, const AttendArgs<Float16, Cuda>&, PrefillWaits*);
+template void attend_prefill(Context<Cuda>&, const AttendArgs<BFloat16, Cuda>&, TileWaits*);
+template void attend_prefill(Context<Cuda>&, const AttendArgs<Float16, Cuda>&, TileWaits*);
 
 }  // namespace tandem::kernels

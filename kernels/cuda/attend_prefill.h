@@ -5,16 +5,9 @@
 #pragma once
 
 #include "kernels/attend.h"
+#include "kernels/device/cuda/stamp.h"
 
 namespace tandem::kernels {
-
-/// What the consumers of all blocks did, in SM cycles summed over warpgroups.
-struct PrefillWaits {
-  std::uint64_t total = 0;  ///< From first to last work.
-  std::uint64_t query = 0;  ///< Waiting for work and its queries.
-  std::uint64_t key = 0;
-  std::uint64_t value = 0;
-};
 
 /// Whether `attend_prefill` can run this: 16-bit elements, head_dim 64 or 128, no softcap, rows
 /// aligned to 16 bytes, at most 512 segments. Else the simple kernel does.
@@ -25,6 +18,6 @@ bool attend_prefill_supported(const AttendArgs<T, Cuda>& args);
 /// the counting kernel.
 template <typename T>
 void attend_prefill(Context<Cuda>& ctx, const AttendArgs<T, Cuda>& args,
-                    PrefillWaits* waits = nullptr);
+                    TileWaits* waits = nullptr);
 
 }  // namespace tandem::kernels

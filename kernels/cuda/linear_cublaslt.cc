@@ -149,6 +149,7 @@ cublasStatus_t CublasLt::enqueue(Context<Cuda>& ctx, const Plan& plan, const Ope
                                  const cublasLtMatmulAlgo_t& algorithm) {
   const float keep = operands.addend != nullptr ? 1.0f : 0.0f;
   const void* addend = operands.addend != nullptr ? operands.addend : operands.y;
+  ctx.count_kernel();
   return cublasLtMatmul(handle_, plan.descriptor.get(), &operands.scale, operands.w, plan.w.get(),
                         operands.x, plan.x.get(), &keep, addend, plan.y.get(), operands.y,
                         plan.y.get(), &algorithm, workspace_.data(),

@@ -12,11 +12,12 @@ namespace tandem {
 namespace {
 
 constexpr std::array<const char*, kNumActivities> kNames = {
-    "embed",       "qkv_project", "attend",     "attention_output", "gate_up_act",
-    "mlp_down",    "add_norm",    "head",       "sample",           "slots",
-    "copy_chunks", "layers",      "all_reduce", "all_gather",       "schedule",
-    "deliver",     "send_plan",   "await_plan", "compare",          "submit",
-    "collect",     "map",         "idle"};
+    "embed",       "qkv_project", "attend",      "attention_output",
+    "gate_up_act", "mlp_down",    "add_norm",    "head",
+    "sample",      "slots",       "copy_chunks", "layers",
+    "stamps",      "all_reduce",  "all_gather",  "schedule",
+    "deliver",     "send_plan",   "await_plan",  "compare",
+    "submit",      "collect",     "map",         "idle"};
 
 /// Keys that a row at `position` sees.
 double visible(std::int64_t position, std::int32_t window) {
@@ -86,7 +87,7 @@ std::int64_t Recorder::now_ns() {
 
 void Recorder::begin_step(const StepRecord& step, StepWork work) {
   work_ = std::move(work);
-  if (spans_.size() < max_spans_) steps_.push_back(step);
+  if (spans_.size() < max_spans_ && !paused_) steps_.push_back(step);
 }
 
 bool Recorder::full() {
@@ -96,7 +97,7 @@ bool Recorder::full() {
 }
 
 std::int64_t Recorder::begin(Activity activity, const OpWork& work) {
-  if (full()) return kNone;
+  if (paused_ || full()) return kNone;
   annotate_begin(name(activity));
   TimeSpan span;
   span.activity = activity;

@@ -25,6 +25,7 @@ enum class Activity : std::uint8_t {
   kSlots,
   kCopyChunks,
   kLayers,  ///< Layers without stamps of their own (CUDA): shared out like the stamped ones.
+  kStamps,  ///< From one stamp to the next with nothing between them (CUDA): a kernel's end.
   kAllReduce,
   kAllGather,
   kSchedule,   ///< Requests in, plan, commit of tokens.
@@ -82,6 +83,10 @@ struct TimeSpan {
   Activity activity = Activity::kIdle;
   Lane lane = Lane::kHost;
   double bytes = 0, flops = 0;
+  std::int16_t kernels = 0;  ///< That ended in it, on a GPU; apart from them
+  std::int16_t stamps = 0;   ///< kernels that only measure.
+  float fence_ns = 0;        ///< What a kernel's end cost right behind it; 0: not known.
+  float tile_share = 0;      ///< Of this time the matrix units of attention waited for tiles.
 };
 
 /// One step, as all ranks know it.
@@ -104,6 +109,9 @@ class Recorder {
   void set_stamped(bool stamped) {
     if (!steps_.empty()) steps_.back().stamped = stamped ? 1 : 0;
   }
+  /// While paused nothing is recorded, and no step has stamps.
+  void pause(bool paused) { paused_ = paused; }
+  bool paused() const { return paused_; }
   void set_layer(int layer) { layer_ = static_cast<std::int16_t>(layer); }
   const StepWork& work() const { return work_; }
   int step() const { return steps_.empty() ? -1 : steps_.back().step; }
@@ -129,6 +137,7 @@ class Recorder {
   std::vector<StepRecord> steps_;
   StepWork work_;
   std::int16_t layer_ = -1;
+  bool paused_ = false;
   std::int64_t dropped_ = 0;
 };
 

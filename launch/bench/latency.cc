@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "launch/bench/bench_engine.h"
+#include "launch/bench/breakdown.h"
 #include "launch/bench/latency_options.h"
 #include "launch/bench/work.h"
 #include "launch/bench/workload.h"
@@ -93,6 +94,10 @@ double prefill_floor_ms(const Work& work, const Shape& shape, const Ceilings& ce
   return flops / ceilings.matmul_tflops / 1e9;
 }
 
+std::string case_name(const std::string& label, const Shape& shape) {
+  return concat(label, " batch", shape.batch, shape.output > 1 ? " ctx" : " prefill", shape.input);
+}
+
 std::vector<Shape> shapes_of(const LatencyOptions& options) {
   std::vector<Shape> shapes;
   for (const std::int32_t context : options.contexts)
@@ -139,8 +144,7 @@ void run_shapes(runtime::EngineLoop& loop, const LatencyOptions& options,
       tpot.push_back(sample.tpot_ms);
     }
     const bool decode = shape.output > 1;
-    const std::string name =
-        concat(label, " batch", shape.batch, decode ? " ctx" : " prefill", shape.input);
+    const std::string name = case_name(label, shape);
     std::vector<double>& samples = decode ? tpot : ttft;
     const double floor_ms =
         decode ? decode_floor_ms(work, shape, ceilings) : prefill_floor_ms(work, shape, ceilings);
@@ -177,7 +181,7 @@ void run_both_domains(Ranks& ranks, runtime::Engine& engine, const LatencyOption
       }
     if (!ranks.first()) continue;
     for (std::size_t i = 0; i < shared.size(); ++i) saved.push_back(shared[i] - separate[i]);
-    const std::string name = concat(label, " batch", shape.batch, " prefill", shape.input);
+    const std::string name = case_name(label, shape);
     results.add(name + " separate domains", "ttft_ms", "ms", separate, 0, true);
     results.add(name + " same domain", "ttft_ms", "ms", shared, 0, true);
     results.add(name, "saved_by_separation_ms", "ms", saved, 0, false);
@@ -187,20 +191,66 @@ void run_both_domains(Ranks& ranks, runtime::Engine& engine, const LatencyOption
   }
 }
 
+/// One more run of each shape, recorded: on all ranks, so that all of them capture the graphs with
+/// stamps. Each has a loop of its own, between which no rank is in a step.
+void run_breakdowns(Ranks& ranks, const MadeEngine& made, Recorder& recorder,
+                    const std::vector<Shape>& shapes, const std::string& label,
+                    const runtime::ModelConfig& model, const Ceilings& ceilings,
+                    BenchResults& results) {
+  PromptMaker prompts(model.vocab_size, 20240229);
+  recorder.pause(false);
+  for (const Shape& shape : shapes) {
+    RecorderMark mark(recorder);
+    for (int run = 0; run < 2; ++run) {  // The first one makes graphs.
+      mark = RecorderMark(recorder);
+      runtime::EngineLoop loop(ranks.control, *made.engine, {made.engine->limits(), false, {}});
+      loop.record_to(&recorder);
+      if (ranks.first()) {
+        measure(loop, prompts, shape);
+        loop.close();
+      } else {
+        loop.follow();
+      }
+      made.engine->finish_recording();
+    }
+    if (!ranks.first()) continue;
+    const bool decode = shape.output > 1;
+    const Breakdown breakdown = break_down(
+        recorder, mark, decode ? shape.batch : 0, decode ? 0 : shape.input,
+        static_cast<std::size_t>(model.num_layers()), made.engine->limits().synchronous, ceilings);
+    const std::string name = case_name(label, shape);
+    results.note(breakdown_table(name, breakdown));
+    add_rows(name, breakdown, results);
+  }
+}
+
+/// What `bench latency` and `bench shard` have beside the options of the cases.
+struct OutputOptions {
+  std::string json_path;
+  WaitsOptions waits;
+  bool breakdown = false;
+};
+
 std::optional<LatencyOptions> parse(Ranks& ranks, const std::string& kind,
                                     const std::vector<std::string>& arguments,
-                                    std::string* json_path, WaitsOptions* waits) {
+                                    OutputOptions* output) {
   LatencyOptions options;
   po::options_description description(
       concat("usage: tandem bench ", kind, " --model MODEL [options]"));
-  description.add_options()("json", po::value(json_path),
-                            "write the results to this file; - is standard output")("help,h",
-                                                                                    "this text");
-  waits->add_to(description);
+  // clang-format off
+  description.add_options()
+      ("breakdown", po::bool_switch(&output->breakdown), "run each case once more, and print the kernels of a layer and of a step: bytes, microseconds, share of the ceiling")
+      ("json", po::value(&output->json_path), "write the results to this file; - is standard output")
+      ("help,h", "this text");
+  // clang-format on
+  output->waits.add_to(description);
   options.add_to(description);
   if (!parse_or_help(ranks.first(), concat("bench ", kind), arguments, description))
     return std::nullopt;
   options.validate();
+  TANDEM_REQUIRE(!output->breakdown || (!output->waits.wanted() && !options.both_domains),
+                 "--breakdown records a run of its own; leave out --waits and "
+                 "--mem-sync-domains=both, or run them without --breakdown");
   return options;
 }
 
@@ -236,9 +286,8 @@ int take_shards(Ranks& ranks, const std::string& kind, EngineOptions& engine) {
 }
 
 int run(Ranks& ranks, const std::string& kind, const std::vector<std::string>& arguments) {
-  std::string json_path;
-  WaitsOptions waits;
-  auto options = parse(ranks, kind, arguments, &json_path, &waits);
+  OutputOptions output;
+  auto options = parse(ranks, kind, arguments, &output);
   if (!options) return 0;
   const int shards = take_shards(ranks, kind, options->engine);
   const std::vector<Shape> shapes = shapes_of(*options);
@@ -247,8 +296,10 @@ int run(Ranks& ranks, const std::string& kind, const std::vector<std::string>& a
   const ModelSource source = open_model(ranks, options->engine);
   const std::string device = choose_device(ranks, options->engine.device);
   runtime::EngineConfig config = engine_config(ranks, options->engine, source.config, device);
-  WaitsSession session(ranks, waits);
-  config.recorder = session.recorder();
+  WaitsSession session(ranks, output.waits);
+  std::optional<Recorder> for_breakdown;
+  if (output.breakdown) for_breakdown.emplace().pause(true);
+  config.recorder = output.breakdown ? &*for_breakdown : session.recorder();
   config.shard_of = shards;
   const MadeEngine made =
       make_engine(ranks, device, options->engine, source.config, source.checkpoint, config);
@@ -278,6 +329,8 @@ int run(Ranks& ranks, const std::string& kind, const std::vector<std::string>& a
       loop.follow();
     }
   }
+  if (output.breakdown)
+    run_breakdowns(ranks, made, *for_breakdown, shapes, label, source.config, ceilings, results);
   if (!ranks.first()) {
     session.finish(made, device, config.threads, facts);
     return 0;
@@ -285,7 +338,7 @@ int run(Ranks& ranks, const std::string& kind, const std::vector<std::string>& a
   std::fprintf(stderr, "%s, %d rank%s, load %.1f s (weights %.1f s, tuning and graphs %.1f s)\n",
                made.device_name.c_str(), ranks_run, ranks_run == 1 ? "" : "s", made.load.seconds,
                made.load.load_seconds, made.load.prepare_seconds);
-  publish(results, json_path);
+  publish(results, output.json_path);
   session.finish(made, device, config.threads, facts);
   return 0;
 }

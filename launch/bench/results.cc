@@ -82,6 +82,12 @@ BenchResults::BenchResults(std::string bench, std::string command)
   lines_.push_back({"case", "metric", "statistic", "value", "spread", "ceiling", "share"});
 }
 
+void BenchResults::add_detail(const ResultRow& row) {
+  const auto listed = lines_.size();
+  add(row);
+  lines_.resize(listed);
+}
+
 void BenchResults::add(const ResultRow& row) {
   json::object object{{"case", row.name},
                       {"metric", row.metric},

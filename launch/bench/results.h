@@ -27,6 +27,8 @@ class BenchResults {
   BenchResults(std::string bench, std::string command);
 
   void add(const ResultRow& row);
+  /// A row of the JSON that the table for people leaves to a table of its own.
+  void add_detail(const ResultRow& row);
   /// Median of `samples` with half the distance of their quartiles as spread.
   void add(const std::string& name, const std::string& metric, const std::string& unit,
            std::vector<double> samples, double ceiling, bool lower_is_better);

@@ -41,6 +41,7 @@ std::string host(const std::string& cause) {
 std::string row_title(const std::string& row) {
   if (row == "compute_at_ceiling") return "compute at the ceiling";
   if (row == "compute_above_ceiling") return "above the ceiling";
+  if (row == "waiting_for_tiles") return "waiting for tiles";
   if (row == "transfer") return "communication";
   if (row == "rank_skew") return "rank skew";
   if (row == "launch_gaps") return "launch gaps";
@@ -51,6 +52,11 @@ std::string row_title(const std::string& row) {
 
 std::string advice(const WaitsReport& report, const std::string& row, const std::string& cause) {
   if (row == "compute_above_ceiling") return above(report, cause);
+  if (row == "waiting_for_tiles")
+    return "longer prompts per step: --max-num-batched-tokens; keys and values of fewer heads";
+  if (row == "fences")
+    return cause == "stamps" ? "measuring: gone without --waits"
+                             : "fewer kernels; beside communication: --mem-sync-domains=separate";
   if (row == "transfer")
     return on_cpu(report) ? "fewer ranks; a faster network"
                           : "fewer ranks; a faster link; try --all-reduce";

@@ -14,11 +14,16 @@ namespace {
 constexpr int kLeft = 150, kWidth = 720, kRight = 40, kBar = 26, kGap = 8;
 constexpr int kLegendTop = 44, kLegendRow = 20, kLegendColumns = 3;
 
+struct RowColor {
+  const char* fill;
+  bool dark;
+};
 /// By WaitRow. Compute in blues, communication in oranges, the host in greens, the rest grey or
 /// red; told apart by lightness too.
-constexpr const char* kColors[runtime::kNumWaitRows] = {"#1e3a8a", "#60a5fa", "#b45309",
-                                                        "#fbbf24", "#a21caf", "#0f766e",
-                                                        "#4ade80", "#d1d5db", "#dc2626"};
+constexpr RowColor kColors[runtime::kNumWaitRows] = {
+    {"#1e3a8a", true},  {"#60a5fa", false}, {"#0e7490", true}, {"#67e8f9", false},
+    {"#b45309", true},  {"#fbbf24", false}, {"#a21caf", true}, {"#0f766e", true},
+    {"#4ade80", false}, {"#d1d5db", false}, {"#dc2626", true}};
 
 std::string number(double value) {
   char text[32];
@@ -100,7 +105,7 @@ class Drawing {
       const double x = 16 + r % kLegendColumns * 230;
       const double y = kLegendTop + r / kLegendColumns * kLegendRow;
       const std::string title = row_title(key(static_cast<runtime::WaitRow>(r)));
-      body_ += box(x, y, 12, 12, kColors[r], title);
+      body_ += box(x, y, 12, 12, kColors[r].fill, title);
       body_ += text_at(x + 18, y + 10.5, "", title);
     }
     y_ = kLegendTop + (runtime::kNumWaitRows + kLegendColumns - 1) / kLegendColumns * kLegendRow +
@@ -135,13 +140,13 @@ class Drawing {
       if (width <= 0) continue;
       const int share = static_cast<int>(100 * rank.rows[r].mean_us / rank.step_mean_us + 0.5);
       const std::string title = row_title(rank.rows[r].row);
-      body_ += box(x, y_, width, kBar, kColors[r],
+      body_ += box(x, y_, width, kBar, kColors[r].fill,
                    concat(title, ": ", time_text(rank.rows[r].mean_us), ", ", share, " %"));
-      const bool dark = r == 0 || r == 2 || r == 4 || r == 5 || r == 8;
       if (width > 34)
-        body_ += text_at(x + width / 2, y_ + kBar / 2.0 + 4,
-                         dark ? "text-anchor=\"middle\" fill=\"white\"" : "text-anchor=\"middle\"",
-                         concat(share, " %"));
+        body_ += text_at(
+            x + width / 2, y_ + kBar / 2.0 + 4,
+            kColors[r].dark ? "text-anchor=\"middle\" fill=\"white\"" : "text-anchor=\"middle\"",
+            concat(share, " %"));
       x += width;
     }
     y_ += kBar + kGap;

@@ -55,6 +55,9 @@ void write_spans(Writer& writer, const runtime::RankLog& log) {
     if (span.layer >= 0) args["layer"] = span.layer;
     if (span.bytes > 0) args["bytes"] = span.bytes;
     if (span.flops > 0) args["flops"] = span.flops;
+    if (span.kernels > 0) args["kernels"] = span.kernels;
+    if (span.fence_ns > 0) args["fence_ns"] = span.fence_ns;
+    if (span.tile_share > 0) args["share_waiting_for_tiles"] = span.tile_share;
     writer.complete(tandem::name(span.activity), log.rank, thread_of(span.lane), span.begin_ns,
                     span.end_ns, std::move(args));
   }

@@ -13,8 +13,8 @@ namespace tandem::runtime {
 namespace {
 
 constexpr std::array<const char*, kNumWaitRows> kKeys = {
-    "compute_at_ceiling", "compute_above_ceiling",  "transfer", "rank_skew",
-    "launch_gaps",        "allocation_and_mapping", "host",     "idle",
+    "compute_at_ceiling", "compute_above_ceiling", "waiting_for_tiles",      "fences", "transfer",
+    "rank_skew",          "launch_gaps",           "allocation_and_mapping", "host",   "idle",
     "unexplained"};
 
 struct Bounds {
@@ -172,9 +172,21 @@ class StepAttributor {
       add(cells, WaitRow::kSkew, span.activity, ns - transfer);
       return;
     }
-    const double floor = std::min(ns, floor_ns(span, view_.log->ceilings));
-    add(cells, WaitRow::kFloor, span.activity, floor);
-    add(cells, WaitRow::kAbove, span.activity, ns - floor);
+    if (span.activity == Activity::kStamps)
+      return add(cells_, WaitRow::kFences, Activity::kStamps, ns);
+    double left = ns;
+    const auto give = [&](std::vector<WaitCell>& to, WaitRow row, Activity activity,
+                          double wanted) {
+      const double given = std::min(left, wanted);
+      add(to, row, activity, given);
+      left -= given;
+    };
+    give(cells, WaitRow::kFloor, span.activity, floor_ns(span, view_.log->ceilings));
+    // Stamps are in no step that is not measured: their ends do not grow with the layers.
+    give(cells_, WaitRow::kFences, Activity::kStamps, span.stamps * double{span.fence_ns});
+    give(cells, WaitRow::kFences, Activity::kCount, span.kernels * double{span.fence_ns});
+    give(cells, WaitRow::kTiles, span.activity, span.tile_share * ns);
+    add(cells, WaitRow::kAbove, span.activity, left);
   }
 
   /// Layers without stamps went like those with stamps.

@@ -23,7 +23,6 @@ namespace {
 
 using kernels::AttendArgs;
 using kernels::kChunkTokens;
-using kernels::PrefillWaits;
 using kernels::StepView;
 
 struct Case {
@@ -160,10 +159,10 @@ void measure(Context<Cuda>& ctx, const Case& c, Report& report) {
   for (int i = 0; i < kRuns; ++i) rates.push_back(flops / timer.run(ctx, calls, call) * 1e-9);
   report.add_median(c.name, "attention_rate", "TFLOP/s", rates, kBf16PeakTflops);
 
-  Buffer<PrefillWaits, Cuda> waits(1);
+  Buffer<TileWaits, Cuda> waits(1);
   fill_zero(ctx, waits.data(), waits.size_bytes());
   attend_prefill(ctx, work.args(), waits.data());
-  PrefillWaits host;
+  TileWaits host;
   copy_to_host(ctx, &host, waits.data(), waits.size_bytes());
   ctx.compute().synchronize();
   const double total = std::max(1.0, static_cast<double>(host.total));

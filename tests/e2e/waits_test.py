@@ -14,8 +14,8 @@ TANDEM = os.environ["TANDEM"]
 SOURCE = pathlib.Path(os.environ["TANDEM_SOURCE"])
 MODEL = SOURCE / "tests/fixtures/models/llama-9q3kv"
 MPIRUN = SOURCE / "tests/support/mpirun.sh"
-ROWS = ["compute_at_ceiling", "compute_above_ceiling", "transfer", "rank_skew", "launch_gaps",
-        "allocation_and_mapping", "host", "idle", "unexplained"]
+ROWS = ["compute_at_ceiling", "compute_above_ceiling", "waiting_for_tiles", "fences", "transfer",
+        "rank_skew", "launch_gaps", "allocation_and_mapping", "host", "idle", "unexplained"]
 
 
 def run(*arguments, ranks=2, ok=True):

@@ -92,6 +92,8 @@ class Context<Cuda> {
   /// Where ops are recorded, or null.
   Stamps<Cuda>* recorder() const { return recorder_; }
   void record_to(Stamps<Cuda>* recorder) { recorder_ = recorder; }
+  std::int64_t num_kernels() const { return num_kernels_; }  ///< Enqueued so far, but for NCCL's.
+  void count_kernel() { ++num_kernels_; }
   /// Makes this GPU current for the calling thread.
   void make_current() const;
 
@@ -104,6 +106,7 @@ class Context<Cuda> {
   Buffer<float, Cuda> partials_, square_sums_;
   Buffer<std::int32_t, Cuda> counters_;
   Stamps<Cuda>* recorder_ = nullptr;
+  std::int64_t num_kernels_ = 0;
 };
 
 /// Asynchronous copies, ordered on the compute stream or on the stream given. Host memory is a

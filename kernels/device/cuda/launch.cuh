@@ -19,10 +19,30 @@
 namespace tandem {
 
 #ifdef __CUDACC__
+/// Nothing, but for the build of the kernels that checks the rule (tests/pdl): there a quarter of
+/// the warps, chosen anew by the clock, come up to 16 us late.
+__device__ __forceinline__ void pdl_delay() {
+#ifdef TANDEM_PDL_DELAYS
+  const long long begin = clock64();
+  auto random = static_cast<std::uint32_t>(begin) ^ (blockIdx.x * 0x9e3779b9u) ^
+                (threadIdx.x / 32 * 0x7feb352du);
+  random = (random ^ (random >> 15)) * 0x2c1b3c6du;
+  random = (random ^ (random >> 12)) * 0x297a2d39u;
+  random ^= random >> 15;
+  const long long cycles = random % 4 == 0 ? random >> 17 : 0;
+  while (clock64() - begin < cycles) continue;
+#endif
+}
 /// Waits until all grids this one depends on are complete and their writes are visible.
-__device__ __forceinline__ void pdl_wait() { cudaGridDependencySynchronize(); }
+__device__ __forceinline__ void pdl_wait() {
+  pdl_delay();
+  cudaGridDependencySynchronize();
+}
 /// Lets the dependent grid start as soon as all blocks have called it or ended.
-__device__ __forceinline__ void pdl_trigger() { cudaTriggerProgrammaticLaunchCompletion(); }
+__device__ __forceinline__ void pdl_trigger() {
+  cudaTriggerProgrammaticLaunchCompletion();
+  pdl_delay();
+}
 #endif
 
 struct LaunchShape {
@@ -65,6 +85,7 @@ void launch_on(Context<Cuda>& ctx, Stream<Cuda>& stream, const LaunchShape& shap
     attributes[config.numAttrs++].val.clusterDim.z = 1;
   }
   TANDEM_CHECK(cudaLaunchKernelEx(&config, kernel, static_cast<Params>(args)...));
+  ctx.count_kernel();
 }
 
 template <typename... Params, typename... Args>

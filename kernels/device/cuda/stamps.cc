@@ -10,6 +10,7 @@ namespace tandem {
 namespace {
 
 constexpr int kMaxStamps = 1 << 14;
+constexpr int kMaxTileWaits = 1 << 10;
 constexpr int kFirst = 0, kLast = 1, kOps = 2;  ///< Places: the step's ends, then its ops'.
 constexpr int kLayerStride = 8;
 constexpr int kUnstampedStride = 8;
@@ -18,8 +19,10 @@ constexpr int kUnstampedStride = 8;
 
 Stamps<Cuda>::Stamps(Context<Cuda>& ctx, Recorder* recorder) : host_(recorder) {
   if (host_ == nullptr) return;
-  device_ = Buffer<std::uint64_t, Cuda>(kMaxStamps);
-  for (auto& buffer : read_) buffer = HostBuffer<std::uint64_t, Cuda>(kMaxStamps);
+  device_ = Buffer<StampTimes, Cuda>(kMaxStamps);
+  tiles_ = Buffer<TileWaits, Cuda>(kMaxTileWaits);
+  for (auto& buffer : read_) buffer = HostBuffer<StampTimes, Cuda>(kMaxStamps);
+  for (auto& buffer : read_tiles_) buffer = HostBuffer<TileWaits, Cuda>(kMaxTileWaits);
   first_ = compare_clocks(ctx);
 }
 
@@ -35,9 +38,9 @@ Stamps<Cuda>::Moment Stamps<Cuda>::compare_clocks(Context<Cuda>& ctx) {
     const std::int64_t end = Recorder::now_ns();
     if (end - begin >= shortest) continue;
     shortest = end - begin;
-    copy_to_host(ctx, read_[0].data(), device_.data(), sizeof(std::uint64_t));
+    copy_to_host(ctx, read_[0].data(), device_.data(), sizeof(StampTimes));
     ctx.compute().synchronize();
-    best = {begin + (end - begin) / 2, static_cast<std::int64_t>(read_[0][0])};
+    best = {begin + (end - begin) / 2, static_cast<std::int64_t>(read_[0][0].passed)};
   }
   return best;
 }
@@ -46,7 +49,8 @@ bool Stamps<Cuda>::begin_step(Context<Cuda>& ctx, int turn) {
   if (host_ == nullptr) return false;
   turn_ = turn;
   Step& step = steps_[turn_];
-  step = {true, host_->step(), nullptr, host_->work()};
+  step = {!host_->paused(), host_->step(), nullptr, host_->work()};
+  if (!step.recorded) return false;
   const bool stamped = ++num_steps_ % kUnstampedStride != 0;
   host_->set_stamped(stamped);
   enqueue_stamp(ctx, device_.data() + kFirst);
@@ -58,8 +62,9 @@ void Stamps<Cuda>::open(Context<Cuda>& ctx, List& list, bool all_layers) {
   list_ = &list;
   list = {{}, kOps};
   all_layers_ = all_layers;
-  depth_ = 0;
+  kernels_before_.clear();
   last_ = -1;
+  if (all_layers) fill_zero(ctx, tiles_.data(), tiles_.size_bytes());
   ctx.record_to(this);
 }
 
@@ -77,6 +82,16 @@ int Stamps<Cuda>::place() {
   return last_;
 }
 
+/// A stamp of its own behind that which ended the op before.
+int Stamps<Cuda>::begin_place(Activity activity) {
+  const int before = last_;
+  const int begin = place();
+  // A collective inside of another op follows kernels of that op.
+  if (before >= 0 && (kernels_before_.empty() || !is_collective(activity)))
+    list_->ops.push_back({Activity::kStamps, -1, {}, before, begin});
+  return begin;
+}
+
 std::int64_t Stamps<Cuda>::begin(Activity activity, const OpWork& work) {
   if (!all_layers_ && layer_ >= 0 && layer_ % kLayerStride != 0) {
     if (skipping_ == Recorder::kNone) {
@@ -88,12 +103,11 @@ std::int64_t Stamps<Cuda>::begin(Activity activity, const OpWork& work) {
     return Recorder::kNone;
   }
   end_unstamped_layers();
-  // An op begins where the one before it ended; a collective inside another op does not.
-  const bool inside = depth_ > 0 && is_collective(activity);
-  const int begin = last_ < 0 || inside ? place() : last_;
+  const int begin = begin_place(activity);
   list_->ops.push_back({activity, layer_, work, begin, begin});
   annotate_begin(name(activity));
-  ++depth_;
+  kernels_before_.push_back(ctx_->num_kernels());
+  if (host_->probe) host_->probe(activity, layer_);
   return static_cast<std::int64_t>(list_->ops.size()) - 1;
 }
 
@@ -103,23 +117,34 @@ void Stamps<Cuda>::end(std::int64_t op) {
     op = handed_to_;
     handed_from_ = Recorder::kNone;
   }
-  list_->ops[static_cast<std::size_t>(op)].end = place();
+  Op& ended = list_->ops[static_cast<std::size_t>(op)];
+  const std::int64_t kernels = ctx_->num_kernels() - kernels_before_.back();
+  ended.kernels = static_cast<int>(kernels);
+  ended.end = place();
   annotate_end();
-  --depth_;
+  kernels_before_.pop_back();
+  // Those of an op inside of another, with its stamps, are none of that one's.
+  if (!kernels_before_.empty()) kernels_before_.back() += kernels + 2;
 }
 
 std::uint64_t* Stamps<Cuda>::reserve() {
-  if (skipping_ != Recorder::kNone || depth_ == 0) return nullptr;
+  if (skipping_ != Recorder::kNone || kernels_before_.empty()) return nullptr;
   TANDEM_ASSERT(list_->used < kMaxStamps, "more than ", kMaxStamps, " stamps in a step");
   reserved_ = list_->used++;
-  return device_.data() + reserved_;
+  return &device_.data()[reserved_].passed;
 }
 
 void Stamps<Cuda>::hand_over(Activity activity, const OpWork& work) {
   handed_from_ = static_cast<std::int64_t>(list_->ops.size()) - 1;
   handed_to_ = handed_from_ + 1;
   list_->ops.back().end = reserved_;
-  list_->ops.push_back({activity, layer_, work, reserved_, reserved_});
+  list_->ops.push_back({activity, layer_, work, reserved_, reserved_, 0, 0});
+}
+
+TileWaits* Stamps<Cuda>::tile_waits() {
+  if (!all_layers_ || kernels_before_.empty() || list_->tiles == kMaxTileWaits) return nullptr;
+  list_->ops.back().tiles = list_->tiles;
+  return tiles_.data() + list_->tiles++;
 }
 
 void Stamps<Cuda>::end_unstamped_layers() {
@@ -130,39 +155,68 @@ void Stamps<Cuda>::end_unstamped_layers() {
 }
 
 void Stamps<Cuda>::end_step(Context<Cuda>& ctx) {
-  if (host_ == nullptr) return;
-  enqueue_stamp(ctx, device_.data() + kLast);
   const Step& step = steps_[turn_];
-  const int used = step.list == nullptr ? kOps : step.list->used;
-  copy_to_host(ctx, read_[turn_].data(), device_.data(),
-               used * static_cast<std::int64_t>(sizeof(std::uint64_t)));
+  if (host_ == nullptr || !step.recorded) return;
+  enqueue_stamp(ctx, device_.data() + kLast);
+  const List* list = step.list;
+  copy_to_host(
+      ctx, read_[turn_].data(), device_.data(),
+      (list == nullptr ? kOps : list->used) * static_cast<std::int64_t>(sizeof(StampTimes)));
+  if (list != nullptr && list->tiles > 0)
+    copy_to_host(ctx, read_tiles_[turn_].data(), tiles_.data(),
+                 list->tiles * static_cast<std::int64_t>(sizeof(TileWaits)));
 }
 
 void Stamps<Cuda>::collect(int turn) {
   Step& step = steps_[turn];
   if (host_ == nullptr || !step.recorded) return;
   step.recorded = false;
-  const auto at = [&](int place) { return static_cast<std::int64_t>(read_[turn][place]); };
   TimeSpan span;
   span.step = step.step;
   span.lane = Lane::kCompute;
-  if (step.list == nullptr) {
-    span.activity = Activity::kLayers;
-    span.begin_ns = at(kFirst);
-    span.end_ns = at(kLast);
-    spans_.push_back(span);
-    return;
-  }
-  for (const Op& op : step.list->ops) {
+  if (step.list != nullptr) return add_spans(*step.list, turn, span, step.work);
+  span.activity = Activity::kLayers;
+  span.begin_ns = static_cast<std::int64_t>(read_[turn][kFirst].passed);
+  span.end_ns = static_cast<std::int64_t>(read_[turn][kLast].passed);
+  spans_.push_back(span);
+}
+
+void Stamps<Cuda>::add_spans(const List& list, int turn, TimeSpan span, const StepWork& work) {
+  const auto at = [&](int place) { return static_cast<std::int64_t>(read_[turn][place].passed); };
+  const auto share = [&](int tiles) {
+    const TileWaits& counted = read_tiles_[turn][tiles];
+    const auto waited = static_cast<float>(counted.query + counted.key + counted.value);
+    return counted.total == 0 ? 0.0f : waited / static_cast<float>(counted.total);
+  };
+  const std::size_t first = spans_.size();
+  for (const Op& op : list.ops) {
     span.activity = op.activity;
     span.layer = op.layer;
     span.begin_ns = at(op.begin);
     span.end_ns = at(op.end);
-    const OpWork least = op.work.in_step(step.work);
+    span.kernels = static_cast<std::int16_t>(op.kernels);
+    span.stamps = static_cast<std::int16_t>(op.stamps);
+    span.tile_share = op.tiles < 0 ? 0.0f : share(op.tiles);
+    // A second stamp that came late was launched late: there is no span, as between launches.
+    if (op.activity == Activity::kStamps &&
+        static_cast<std::int64_t>(read_[turn][op.end].started) > span.begin_ns)
+      continue;
+    const OpWork least = op.work.in_step(work);
     span.bytes = least.bytes;
     span.flops = least.flops;
     spans_.push_back(span);
   }
+  // Each op is told what a kernel's end cost where it ended, else where one was seen last.
+  float fence_ns = 0;
+  const auto note = [&](TimeSpan& seen) {
+    if (seen.activity == Activity::kStamps)
+      fence_ns = static_cast<float>(seen.end_ns - seen.begin_ns);
+    else if (fence_ns > 0)
+      seen.fence_ns = fence_ns;
+  };
+  for (std::size_t i = first; i < spans_.size(); ++i) note(spans_[i]);
+  fence_ns = 0;
+  for (std::size_t i = spans_.size(); i > first; --i) note(spans_[i - 1]);
 }
 
 void Stamps<Cuda>::finish(Context<Cuda>& ctx) {

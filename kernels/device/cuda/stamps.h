@@ -4,14 +4,17 @@
 // and trigger at once, so the kernel behind a stamp still loads its weights early; what a stamp
 // adds is the hand-over of one small kernel (0.7 us in a graph on an H200). In graphs only some
 // layers are stamped, the ones between are one span, and every eighth step has no stamps but its
-// first and last, so that a report can say what measuring cost. Without a recorder nothing is
-// allocated or enqueued. Step thread.
+// first and last, so that a report can say what measuring cost. Between two ops there are two
+// stamps: what lies between them is the end of a kernel and nothing else. Without a recorder
+// nothing is allocated or enqueued. Step thread.
 #pragma once
 
 #include <array>
+#include <cstdint>
 #include <vector>
 
 #include "kernels/device/cuda/context.h"
+#include "kernels/device/cuda/stamp.h"
 #include "kernels/device/host_buffer.h"
 #include "kernels/device/op_timer.h"
 
@@ -24,12 +27,15 @@ class Stamps<Cuda> {
     Activity activity = Activity::kLayers;
     std::int16_t layer = -1;  ///< kLayers: how many.
     OpWork work;
-    int begin = 0, end = 0;  ///< Places in the buffer.
+    int begin = 0, end = 0;       ///< Places in the buffer.
+    int kernels = 0, stamps = 1;  ///< Kernels that ended in it.
+    int tiles = -1;               ///< Which counters of waits for tiles; -1: none.
   };
   /// The ops of one step, as enqueued or captured.
   struct List {
     std::vector<Op> ops;
-    int used = 0;  ///< Places taken.
+    int used = 0;   ///< Places taken.
+    int tiles = 0;  ///< Counters taken.
   };
 
   /// `recorder` may be null. Enqueues and waits for a few stamps to compare clocks.
@@ -66,6 +72,8 @@ class Stamps<Cuda> {
   /// ... and, once it is enqueued: the op that is open ends there, `activity` goes on until its
   /// end.
   void hand_over(Activity activity, const OpWork& work);
+  /// Counters, zero, for attention of the op that is open; null when there are none.
+  TileWaits* tile_waits();
   void set_layer(int layer) { layer_ = static_cast<std::int16_t>(layer); }
 
  private:
@@ -83,12 +91,16 @@ class Stamps<Cuda> {
   void open(Context<Cuda>& ctx, List& list, bool all_layers);
   void close();
   int place();
+  int begin_place(Activity activity);
+  void add_spans(const List& list, int turn, TimeSpan span, const StepWork& work);
   void end_unstamped_layers();
   Moment compare_clocks(Context<Cuda>& ctx);
 
   Recorder* host_;
-  Buffer<std::uint64_t, Cuda> device_;
-  std::array<HostBuffer<std::uint64_t, Cuda>, 2> read_;
+  Buffer<StampTimes, Cuda> device_;
+  Buffer<TileWaits, Cuda> tiles_;
+  std::array<HostBuffer<StampTimes, Cuda>, 2> read_;
+  std::array<HostBuffer<TileWaits, Cuda>, 2> read_tiles_;
   std::array<List, 2> eager_;
   std::array<Step, 2> steps_;
   std::vector<TimeSpan> spans_;  ///< On the GPU's clock.
@@ -99,9 +111,10 @@ class Stamps<Cuda> {
   List* list_ = nullptr;
   bool all_layers_ = true;
   std::int16_t layer_ = -1, skipped_layer_ = -1;
-  int depth_ = 0, last_ = -1;                ///< Open ops; the place written last.
-  std::int64_t skipping_ = Recorder::kNone;  ///< The open kLayers op.
-  int reserved_ = -1;                        ///< The place that a kernel writes.
+  int last_ = -1;                             ///< The place written last.
+  std::vector<std::int64_t> kernels_before_;  ///< Open ops; kernels enqueued when each began.
+  std::int64_t skipping_ = Recorder::kNone;   ///< The open kLayers op.
+  int reserved_ = -1;                         ///< The place that a kernel writes.
   std::int64_t handed_from_ = Recorder::kNone, handed_to_ = Recorder::kNone;
 };
 

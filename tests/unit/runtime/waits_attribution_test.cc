@@ -93,6 +93,31 @@ TEST(Attribution, SplitsAnOpAtItsFloor) {
   expect_complete(result);
 }
 
+TEST(Attribution, KernelsEndsAreFencesAndAttentionWaitsForTiles) {
+  TimeSpan attention = span(Activity::kAttend, 0, 10, 0, 0);
+  attention.bytes = 3e8;  // 3 ms at 100 GB/s
+  attention.kernels = 2;
+  attention.stamps = 1;
+  attention.fence_ns = 0.5 * kMs;
+  attention.tile_share = 0.25f;
+  TimeSpan short_op = span(Activity::kDown, 11, 12, 0, 0);  // less than the ends of its kernels
+  short_op.kernels = 3;
+  short_op.stamps = 1;
+  short_op.fence_ns = 0.5 * kMs;
+  const Attribution result =
+      attribute({log_of(0, {attention, span(Activity::kStamps, 10, 11), short_op,
+                            span(Activity::kLayers, 12, 42, 0, 3)})});
+  const AttributedStep& step = result.steps[0][0];
+  // 9.5 + 0.5 ms without the stamps' own ends, and three more layers of which each took as long.
+  EXPECT_NEAR(step.ns(WaitRow::kFloor, Activity::kAttend) / kMs, 4 * 3, 1e-6);
+  EXPECT_NEAR(step.ns(WaitRow::kFences, Activity::kCount) / kMs, 4 * (1 + 0.5), 1e-6);
+  EXPECT_NEAR(step.ns(WaitRow::kTiles, Activity::kAttend) / kMs, 4 * 2.5, 1e-6);
+  EXPECT_NEAR(step.ns(WaitRow::kAbove, Activity::kAttend) / kMs, 4 * 3, 1e-6);
+  EXPECT_EQ(step.ns(WaitRow::kAbove, Activity::kDown), 0);
+  EXPECT_NEAR(step.ns(WaitRow::kFences, Activity::kStamps) / kMs, 1 + 0.5 + 0.5, 1e-6);
+  expect_complete(result);
+}
+
 TEST(Attribution, SkewIsTheWaitBeyondTheSmallestOverRanks) {
   // Rank 1 computes 8 ms longer; the transfer itself takes 2 ms. Rank 1's clock may be off: its
   // times are shifted by an hour and skew must not notice.
