@@ -30,6 +30,7 @@ struct CudaEngineConfig {
   std::string mem_sync_domains = "auto";
   std::string all_reduce = "auto";
   std::string decode_matmul = "auto";
+  bool programmatic_launch = true;  ///< Kernels of a step may start early.
 };
 
 struct EngineConfig {

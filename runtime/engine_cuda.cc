@@ -76,6 +76,7 @@ std::unique_ptr<Engine> make_engine(comm::ControlPlane& control, const ModelConf
   control.together([&] {
     CudaOptions options;
     options.device = sizes.cuda.device;
+    options.programmatic_launch = sizes.cuda.programmatic_launch;
     options.decode_matmul = parse_decode_matmul(sizes.cuda.decode_matmul);
     options.domains = parse_mem_sync_domains(sizes.cuda.mem_sync_domains);
     context = std::make_unique<Context<Cuda>>(options);

@@ -113,6 +113,9 @@ class Consumer {
                                        float (&o)[kHeadDim / 2], const float (&correction)[2],
                                        Softmax&& softmax) {
     wait(&shared_.barriers.k_full[position_k_.stage], position_k_.parity, waits_.key);
+    // Where waits are counted, none may hide in the other warpgroup's wait for its turn.
+    if constexpr (kCount)
+      wait(&shared_.barriers.v_full[position_v_.stage], position_v_.parity, waits_.value);
     named_sync(kTurnBarrier + index_, 2 * kWarpgroup);
     issue_scores(s);
     wait(&shared_.barriers.v_full[position_v_.stage], position_v_.parity, waits_.value);

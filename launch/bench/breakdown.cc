@@ -2,6 +2,7 @@
 #include "launch/bench/breakdown.h"
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <set>
 
@@ -145,8 +146,10 @@ std::string breakdown_table(const std::string& name, const Breakdown& breakdown)
   rows.push_back({"once a step:"});
   for (const BreakdownLine& line : breakdown.step) rows.push_back(words("  ", line));
   rows.push_back(words("", breakdown.whole()));
+  std::string table = text_table(rows);
+  table.pop_back();
   return concat("\n", name, ", rank 0, median of ", breakdown.steps,
-                breakdown.steps == 1 ? " step\n" : " steps\n", text_table(rows));
+                breakdown.steps == 1 ? " step\n" : " steps\n", table);
 }
 
 void add_rows(const std::string& name, const Breakdown& breakdown, BenchResults& results) {

@@ -42,7 +42,7 @@ Breakdown break_down(const Recorder& recorder, const RecorderMark& mark, std::in
                      std::int32_t prefill_tokens, std::size_t layers, bool synchronous,
                      const Ceilings& ceilings);
 
-/// For people, under a line that names the case.
+/// For people, under a line that names the case; no line break at the end.
 std::string breakdown_table(const std::string& name, const Breakdown& breakdown);
 /// Rows "NAME layer OP" and "NAME step OP" with metrics us, bytes and kernels.
 void add_rows(const std::string& name, const Breakdown& breakdown, BenchResults& results);

@@ -195,7 +195,7 @@ void run_both_domains(Ranks& ranks, runtime::Engine& engine, const LatencyOption
 /// stamps. Each has a loop of its own, between which no rank is in a step.
 void run_breakdowns(Ranks& ranks, const MadeEngine& made, Recorder& recorder,
                     const std::vector<Shape>& shapes, const std::string& label,
-                    const runtime::ModelConfig& model, const Ceilings& ceilings,
+                    const runtime::ModelConfig& model, const Ceilings& ceilings, int runs,
                     BenchResults& results) {
   PromptMaker prompts(model.vocab_size, 20240229);
   recorder.pause(false);
@@ -205,12 +205,13 @@ void run_breakdowns(Ranks& ranks, const MadeEngine& made, Recorder& recorder,
       mark = RecorderMark(recorder);
       runtime::EngineLoop loop(ranks.control, *made.engine, {made.engine->limits(), false, {}});
       loop.record_to(&recorder);
-      if (ranks.first()) {
+      // A prefill is one step.
+      for (int i = 0; ranks.first() && i < (shape.output > 1 ? 1 : runs); ++i)
         measure(loop, prompts, shape);
+      if (ranks.first())
         loop.close();
-      } else {
+      else
         loop.follow();
-      }
       made.engine->finish_recording();
     }
     if (!ranks.first()) continue;
@@ -330,7 +331,8 @@ int run(Ranks& ranks, const std::string& kind, const std::vector<std::string>& a
     }
   }
   if (output.breakdown)
-    run_breakdowns(ranks, made, *for_breakdown, shapes, label, source.config, ceilings, results);
+    run_breakdowns(ranks, made, *for_breakdown, shapes, label, source.config, ceilings,
+                   options->runs, results);
   if (!ranks.first()) {
     session.finish(made, device, config.threads, facts);
     return 0;

@@ -155,14 +155,15 @@ std::string compare_phase(const WaitPhase& before, const WaitPhase& after) {
   };
   const double step_us = longest(before);
   changes.insert(changes.begin(), {"step", step_us, longest(after)});
-  std::vector<std::vector<std::string>> lines{{before.kind, "before", "after", "change"}};
+  std::vector<std::vector<std::string>> lines{
+      {before.kind, "before", "after", "change", "of a step before"}};
   for (const Change& change : changes) {
     const double delta = change.after - change.before;
     if (std::abs(delta) < kSmallShare * step_us && change.title != "step") continue;
+    const std::string sign = delta < 0 ? "-" : "+";
     lines.push_back({change.title, time_text(change.before), time_text(change.after),
-                     (delta < 0 ? "-" : "+") + time_text(std::abs(delta)) + " " +
-                         (delta < 0 ? "-" : "+") + percent(std::abs(delta) / step_us, 1) +
-                         " of a step"});
+                     sign + time_text(std::abs(delta)),
+                     sign + percent(std::abs(delta) / step_us, 1)});
   }
   return text_table(lines);
 }
@@ -188,8 +189,8 @@ std::string compare_waits(const WaitsReport& before, const WaitsReport& after) {
   TANDEM_REQUIRE(!text.empty(),
                  "the two reports have no kind of step in common; compare reports of equal work");
   if (before.hosts.size() != after.hosts.size())
-    text += concat("\nbefore: ", before.hosts.size(), " ranks, after: ", after.hosts.size(),
-                   " ranks; of each row the slowest rank's time is shown\n");
+    text += concat("\nranks before: ", before.hosts.size(), ", after: ", after.hosts.size(),
+                   "; of each row the slowest rank's time is shown\n");
   return text;
 }
 

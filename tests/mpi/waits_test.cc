@@ -58,23 +58,7 @@ TEST_F(WaitsTest, ADelayedLaunchIsALaunchGap) {
       [](int) { return WaitRow::kLaunch; });
 }
 
-TEST_F(WaitsTest, MemoryMappedInAStepIsMapping) {
-  run_.expect_row(
-      [](Recorder& recorder, Injection& injection) {
-        Faults faults;
-        // The cache really grows by a segment; the probe makes that slow.
-        auto chunks = std::make_shared<std::int32_t>(0);
-        faults.before_submit = [&recorder, chunks](BatchPlan& plan) {
-          *chunks = std::max(*chunks, plan.mapped_chunks) + (recorder.step() % 2 == 1 ? 8 : 0);
-          plan.mapped_chunks = *chunks;
-        };
-        faults.probe = [&](Activity activity, int) {
-          if (activity == Activity::kMap) injection.strike(recorder.step());
-        };
-        return faults;
-      },
-      [](int) { return WaitRow::kMapping; });
-}
+TEST_F(WaitsTest, MemoryMappedInAStepIsMapping) { run_.expect_mapping_row_of_slow_growth(8); }
 
 TEST_F(WaitsTest, AStallOfRankZerosHostIsHostOnEveryRank) {
   run_.expect_host_row_of_a_stalled_rank_zero();

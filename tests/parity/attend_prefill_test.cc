@@ -2,6 +2,7 @@
 // Prefill attention against a plain float reference (`attend_problem.h`). Two tests with exact
 // answers (one visible key; one key selected by the query) say which token and which column was
 // read when an operand is laid out wrongly.
+#include "kernels/device/host_buffer.h"
 #include "tests/parity/attend_problem.h"
 
 namespace tandem::kernels {
@@ -156,6 +157,46 @@ TEST_F(AttendPrefill, SplitKeys) {
                 .kv_head_of_q = grouped(2, 1),
                 .segments = {{9001, 140}, {0, 10}},
                 .window = 2500});
+}
+
+/// Keys and values in host memory arrive at the pace of the bus: all that attention takes longer
+/// then is waiting for tiles.
+TEST_F(AttendPrefill, CountsWaitsForTiles) {
+  for (const Segment& segment : {Segment{256, 2048}, Segment{2048, 512}}) {
+    Problem<BFloat16> problem(
+        {.name = "waits", .kv_head_of_q = grouped(8, 8), .num_kv_heads = 8, .segments = {segment}});
+    problem.fill_random();
+    HostBuffer<BFloat16, Cuda> far(static_cast<std::int64_t>(problem.cache.size()));
+    std::copy(problem.cache.begin(), problem.cache.end(), far.data());
+    struct Run {
+      std::vector<BFloat16> out;
+      double ms = 0, waited_ms = 0;
+    };
+    const auto run = [&](BFloat16* cache) {
+      Buffer<TileWaits, Cuda> counted(1);
+      fill_zero(ctx_, counted.data(), counted.size_bytes());
+      Run result{problem.run(ctx_, 0.09f, counted.data(), cache), problem.milliseconds};
+      TileWaits waits;
+      copy_to_host(ctx_, &waits, counted.data(), sizeof waits);
+      ctx_.compute().synchronize();
+      EXPECT_GT(waits.total, 0u);
+      result.waited_ms = result.ms * static_cast<double>(waits.query + waits.key + waits.value) /
+                         static_cast<double>(waits.total);
+      return result;
+    };
+    run(nullptr);
+    const Run near = run(nullptr), slow = run(far.data());
+    const auto plain = problem.run(ctx_, 0.09f);
+    std::printf("%d rows after %d: %.3f ms, %.3f of them waiting; from the host %.3f and %.3f\n",
+                segment.rows, segment.prior, near.ms, near.waited_ms, slow.ms, slow.waited_ms);
+    ASSERT_GT(slow.ms, 2 * near.ms) << "there is nothing to see";
+    EXPECT_LT(near.waited_ms, 0.7 * near.ms);
+    EXPECT_NEAR(slow.waited_ms - near.waited_ms, slow.ms - near.ms, 0.1 * (slow.ms - near.ms));
+    for (std::size_t e = 0; e < plain.size(); ++e) {
+      ASSERT_EQ(near.out[e].bits, plain[e].bits) << e;
+      ASSERT_EQ(slow.out[e].bits, plain[e].bits) << e;
+    }
+  }
 }
 
 TEST_F(AttendPrefill, SameBitsEveryTime) {

@@ -19,6 +19,7 @@
 
 #include "kernels/cuda/attend_prefill.h"
 #include "kernels/device/cuda/context.h"
+#include "kernels/device/cuda/event.h"
 #include "kernels/device/dtype.h"
 
 namespace tandem::kernels {
@@ -135,7 +136,9 @@ struct Problem {
     fill(any, any, any);
   }
 
-  std::vector<T> run(Context<Cuda>& ctx, float scale) const {
+  /// `waits`: counted there. `cache_at`: the cache's bytes, somewhere that the GPU can read.
+  std::vector<T> run(Context<Cuda>& ctx, float scale, TileWaits* waits = nullptr,
+                     T* cache_at = nullptr) const {
     const auto d_q = upload(ctx, q), d_cache = upload(ctx, cache);
     const auto d_positions = upload(ctx, positions), d_slots = upload(ctx, slots),
                d_segments = upload(ctx, segment_begin), d_table = upload(ctx, table),
@@ -158,8 +161,13 @@ struct Problem {
     args.step = &step;
     args.q = TensorView<const T, Cuda>(d_q.data(), rows, columns);
     args.q.stride = q_stride;
-    args.kv = {d_cache.data(), chunk_stride,   layer_stride(), spec.num_kv_heads,
-               spec.head_dim,  d_table.data(), table_stride};
+    args.kv = {cache_at == nullptr ? d_cache.data() : cache_at,
+               chunk_stride,
+               layer_stride(),
+               spec.num_kv_heads,
+               spec.head_dim,
+               d_table.data(),
+               table_stride};
     args.kv_head_of_q = d_map.data();
     args.num_q_heads = q_heads;
     args.layer = spec.layer;
@@ -167,9 +175,13 @@ struct Problem {
     args.window = spec.window;
     args.out = TensorView<T, Cuda>(d_out.data(), rows, columns);
     EXPECT_TRUE(attend_prefill_supported(args));
-    attend_prefill(ctx, args);
+    Event<Cuda> begin(true), end(true);
+    begin.record(ctx.compute());
+    attend_prefill(ctx, args, waits);
+    end.record(ctx.compute());
     copy_to_host(ctx, out.data(), d_out.data(), d_out.size_bytes());
     ctx.compute().synchronize();
+    milliseconds = static_cast<double>(end.milliseconds_since(begin));
     return out;
   }
 
@@ -208,6 +220,7 @@ struct Problem {
 
   static constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
   static constexpr float kPoison = 768.0f;  ///< Exact in 16 bits.
+  mutable double milliseconds = 0;          ///< That the kernels of the last run took.
   Case spec;
   std::mt19937 random;
   int q_heads = 0, rows = 0, table_stride = 0;

@@ -55,6 +55,7 @@ struct Faults {
   std::function<void(Activity, int layer)> probe;          ///< Inside spans of the step thread.
   std::function<void(runtime::BatchPlan&)> before_submit;  ///< May wait, may change the plan.
   std::function<void()> sink;                              ///< For each token, on rank 0.
+  std::int32_t prompt_tokens = 5;
 };
 
 /// Passes everything on but for what a test does before a step is launched.
@@ -107,7 +108,7 @@ class WaitsRun {
     loop.record_to(&recorder);
     if (control_.rank() == 0) {
       runtime::Request request;
-      request.prompt = {1, 2, 3, 4, 5};
+      for (std::int32_t i = 1; i <= faults.prompt_tokens; ++i) request.prompt.push_back(i);
       request.params.max_tokens = kWaitTokens;
       request.params.ignore_eos = true;
       loop.submit(std::move(request), [&](const runtime::TokenEvent&) {
@@ -122,7 +123,9 @@ class WaitsRun {
     runtime::RankLog log;
     log.rank = control_.rank();
     log.synchronous = engine->limits().synchronous;
-    log.ceilings = {10, 0.1};
+    log.dropped = recorder.dropped();
+    log.ceilings =
+        log.synchronous ? runtime::RankCeilings{10, 0.1} : runtime::RankCeilings{4000, 700};
     log.steps = recorder.steps();
     log.spans = recorder.spans();
     std::vector<runtime::RankLog> logs;
@@ -163,6 +166,38 @@ class WaitsRun {
         [](int) { return runtime::WaitRow::kHost; });
   }
 
+  /// The cache really grows by a segment, of `chunks_of_segment`, in every second step; the probe
+  /// makes that slow.
+  void expect_mapping_row_of_slow_growth(std::int32_t chunks_of_segment) {
+    expect_row(
+        [chunks_of_segment](Recorder& recorder, Injection& injection) {
+          Faults faults;
+          auto chunks = std::make_shared<std::int32_t>(0);
+          faults.before_submit = [&recorder, chunks, chunks_of_segment](runtime::BatchPlan& plan) {
+            *chunks = std::max(*chunks, plan.mapped_chunks) +
+                      (recorder.step() % 2 == 1 ? chunks_of_segment : 0);
+            plan.mapped_chunks = *chunks;
+          };
+          faults.probe = [&](Activity activity, int) {
+            if (activity == Activity::kMap) injection.strike(recorder.step());
+          };
+          return faults;
+        },
+        [](int) { return runtime::WaitRow::kMapping; });
+  }
+
+  /// By how much `ns(step)` is larger in the decode steps with the wait than in those without.
+  static double growth(const std::vector<runtime::AttributedStep>& steps,
+                       const std::function<double(const runtime::AttributedStep&)>& ns) {
+    std::vector<double> with, without;
+    for (const runtime::AttributedStep& step : steps) {
+      if (step.record.prefill_tokens > 0 || step.record.stamped == 0) continue;
+      (step.record.step % 2 == 1 ? with : without).push_back(ns(step));
+    }
+    EXPECT_GE(with.size(), 20u);
+    return median(with) - median(without);
+  }
+
   /// At most 5 % of a median step of any rank is unexplained.
   static void expect_nearly_all_explained(const runtime::Attribution& result) {
     for (const auto& steps : result.steps) {
@@ -176,24 +211,14 @@ class WaitsRun {
   }
 
  private:
-  /// By how much a row is larger in the decode steps with the wait, in ns.
-  static double growth(const std::vector<runtime::AttributedStep>& steps, runtime::WaitRow row) {
-    std::vector<double> with, without;
-    for (const runtime::AttributedStep& step : steps) {
-      if (step.record.prefill_tokens > 0 || step.record.stamped == 0) continue;
-      (step.record.step % 2 == 1 ? with : without).push_back(step.ns(row));
-    }
-    EXPECT_GE(with.size(), 20u);
-    return median(with) - median(without);
-  }
-
   static std::string check_rank(const std::vector<runtime::AttributedStep>& steps, int rank,
                                 runtime::WaitRow expected, double injected_ns) {
     std::string problem;
     for (int r = 0; r < runtime::kNumWaitRows; ++r) {
       const auto row = static_cast<runtime::WaitRow>(r);
       const double wanted = row == expected ? injected_ns : 0;
-      const double found = growth(steps, row);
+      const double found =
+          growth(steps, [&](const runtime::AttributedStep& step) { return step.ns(row); });
       // Other rows may shrink: a rank that is made late finds the others waiting already.
       if (found > wanted + 0.1 * injected_ns || (wanted > 0 && found < 0.9 * wanted))
         problem += concat("rank ", rank, ": ", key(row), " grew by ", found / 1e6,
