@@ -11,12 +11,14 @@ namespace tandem::kernels {
 
 /// Scores are kept in units of log2, so that exp2 gives the weights.
 struct ScoreScale {
+  static constexpr float kLog2e = 1.44269504f;
   float scale, softcap;
   __device__ float operator()(float dot) const {
-    constexpr float kLog2e = 1.44269504f;
     if (softcap > 0.0f) return softcap * tanhf(dot * scale / softcap) * kLog2e;
     return dot * scale * kLog2e;
   }
+  /// The factor where there is no cap.
+  __device__ float in_log2() const { return scale * kLog2e; }
 };
 
 /// Keys that a row may see: [begin, end).

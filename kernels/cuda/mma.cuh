@@ -12,17 +12,18 @@
 
 #include <cstdint>
 
+#include "kernels/cuda/shared_address.cuh"
+
 namespace tandem::kernels {
 
-__device__ __forceinline__ std::uint32_t shared_address(const void* p) {
-  return static_cast<std::uint32_t>(__cvta_generic_to_shared(p));
-}
-
 /// Copies 16 bytes, or writes 16 zero bytes when `take` is false.
-__device__ __forceinline__ void copy16_async(void* shared, const void* global, bool take) {
-  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(shared)),
-               "l"(global), "r"(take ? 16 : 0)
+__device__ __forceinline__ void copy16_async(std::uint32_t shared, const void* global, bool take) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared), "l"(global),
+               "r"(take ? 16 : 0)
                : "memory");
+}
+__device__ __forceinline__ void copy16_async(void* shared, const void* global, bool take) {
+  copy16_async(shared_address(shared), global, take);
 }
 /// The same, always, to an address in shared memory.
 __device__ __forceinline__ void copy16_async(std::uint32_t shared, const void* global) {
@@ -47,11 +48,15 @@ __device__ __forceinline__ void load_matrices(std::uint32_t (&r)[4], const void*
   load_matrices(r, shared_address(shared));
 }
 __device__ __forceinline__ void load_matrices_transposed(std::uint32_t (&r)[4],
-                                                         const void* shared) {
+                                                         std::uint32_t shared) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
-               : "r"(shared_address(shared))
+               : "r"(shared)
                : "memory");
+}
+__device__ __forceinline__ void load_matrices_transposed(std::uint32_t (&r)[4],
+                                                         const void* shared) {
+  load_matrices_transposed(r, shared_address(shared));
 }
 
 /// c += a b

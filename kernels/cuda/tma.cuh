@@ -10,11 +10,9 @@
 
 #include <cstdint>
 
-namespace tandem::kernels {
+#include "kernels/cuda/shared_address.cuh"
 
-__device__ __forceinline__ std::uint32_t shared_address(const void* pointer) {
-  return static_cast<std::uint32_t>(__cvta_generic_to_shared(pointer));
-}
+namespace tandem::kernels {
 
 // Barriers are given by pointer or by their address in shared memory.
 

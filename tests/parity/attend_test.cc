@@ -161,6 +161,16 @@ TEST_F(Attend, OneLongRowIsSplit) {
       compare_types({dim, grouped(4, 1), {5003}, {}, 0, 0.0f, bound}, concat("bound +", bound));
 }
 
+TEST_F(Attend, LongRowsAreSharedByClusters) {
+  for (const int dim : {64, 128})
+    compare_types({dim, grouped(4, 1), {20000, 40}, {}, 0, 0.0f, 40000}, "long and short");
+  std::vector<int> positions(70, 90);
+  positions[31] = 4500;
+  positions[50] = 9000;
+  compare_types({64, grouped(4, 2), positions, {}}, "two long rows among 70");
+  compare_types({64, grouped(4, 2), positions, {}, 5000}, "two long rows among 70, window");
+}
+
 TEST_F(Attend, ManyRows) {
   std::vector<int> positions;
   for (int i = 0; i < 70; ++i) positions.push_back(i % 9 == 4 ? -1 : i * 7 % 300);
@@ -172,6 +182,8 @@ TEST_F(Attend, OddHeadMaps) {
   compare_types({64, {0, 0, 0, 1, 1, 2}, {100, 3}, {{0, 20}}}, "uneven groups");
   compare_types({64, {2, 0, 1, 0, 2}, {130}, {{70, 9}}}, "unordered map");
   compare_types({128, grouped(40, 2), {130, 64}, {}}, "groups of 20");
+  compare_types({256, grouped(22, 2), {130, 64, 1100}, {}}, "groups of 11, wide");
+  compare_types({64, grouped(9, 1), {130, 64, 1100}, {}}, "group of 9");
   compare_types({80, grouped(3, 3), {77}, {{0, 5}}}, "no groups");
 }
 

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: Apache-2.0
+// Time of decode attention in a layer of Llama-3-8B: `decode_attention_bench [--tp 1]
+// [--batch 1,32] [--context 128,1024,8192]`. For each case a graph of attention alone, one launch
+// after another, and what it adds to a graph of the matmuls before and behind it. Several layers
+// are captured, so that keys, values and weights come from memory. JSON on stdout, lines on stderr.
+#include <functional>
+#include <iostream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "kernels/device/cuda/event.h"
+#include "kernels/device/cuda/graph.h"
+#include "tests/bench/decode_chain.h"
+#include "tests/bench/report.h"
+
+namespace tandem::bench {
+namespace {
+
+constexpr double kReadCeiling = 4546.0;  // GB/s, read-only stream on one H200
+constexpr int kRuns = 15, kLayers = 8;
+
+struct Options {
+  std::vector<int> tensor_parallel{1}, batches{1, 32}, contexts{128, 1024, 8192};
+};
+
+std::vector<int> numbers(const std::string& list) {
+  std::vector<int> result;
+  std::istringstream in(list);
+  for (std::string part; std::getline(in, part, ',');) result.push_back(std::stoi(part));
+  return result;
+}
+
+Options parse(int argc, char** argv) {
+  Options options;
+  for (int i = 1; i + 1 < argc; i += 2) {
+    const std::string name = argv[i];
+    if (name == "--tp")
+      options.tensor_parallel = numbers(argv[i + 1]);
+    else if (name == "--batch")
+      options.batches = numbers(argv[i + 1]);
+    else if (name == "--context")
+      options.contexts = numbers(argv[i + 1]);
+    else
+      throw ConfigError("unknown option " + name +
+                        ": see the first lines of decode_attention_bench.cc");
+  }
+  return options;
+}
+
+/// Microseconds per layer of each of kRuns replays of a captured pass over the layers.
+std::vector<double> measure(Context<Cuda>& ctx, const std::function<void(int)>& layer) {
+  constexpr int kPasses = 4;
+  const auto body = [&] {
+    for (int i = 0; i < kPasses * kLayers; ++i) layer(i % kLayers);
+  };
+  body();  // shapes are tuned outside of the capture
+  ctx.compute().synchronize();
+  Graph<Cuda> graph = Graph<Cuda>::capture(ctx, body);
+  std::vector<double> times;
+  for (int run = -2; run < kRuns; ++run) {
+    Event<Cuda> start(true), stop(true);
+    start.record(ctx.compute());
+    graph.launch(ctx.compute());
+    stop.record(ctx.compute());
+    stop.synchronize();
+    if (run >= 0) times.push_back(1000.0 * stop.milliseconds_since(start) / (kPasses * kLayers));
+  }
+  return times;
+}
+
+void run_case(Context<Cuda>& ctx, Model& model, Batch& batch, Report& report) {
+  const ShardSizes& s = model.sizes;
+  Chain chain(ctx, model, batch);
+  const std::string name = concat("llama-3-8b bf16 tp", s.tensor_parallel, " batch", batch.rows,
+                                  " ctx", batch.context, " attend");
+  const double bytes = 4.0 * batch.rows * (batch.context + 1) * s.kv_heads() * s.head_dim;
+  const std::vector<double> alone = measure(ctx, [&](int layer) { chain.attend(layer); });
+  std::vector<double> rate;
+  for (const double us : alone) rate.push_back(bytes / us / 1000.0);
+  report.add_median(name, "alone_us", "us", alone, 0);
+  report.add_median(name, "gb_per_s", "GB/s", rate, kReadCeiling);
+  const std::vector<double> matmuls = measure(ctx, [&](int layer) {
+    chain.qkv(layer);
+    chain.o(layer);
+  });
+  std::vector<double> added = measure(ctx, [&](int layer) {
+    chain.qkv(layer);
+    chain.attend(layer);
+    chain.o(layer);
+  });
+  for (std::size_t i = 0; i < added.size(); ++i) added[i] -= matmuls[i];
+  report.add_median(name, "added_us", "us", added, 0);
+}
+
+void run(int argc, char** argv) {
+  const Options options = parse(argc, argv);
+  Context<Cuda> ctx(CudaOptions{});
+  const RandomSource random(ctx);
+  Report report("decode_attention", argc, argv);
+  for (const int tensor_parallel : options.tensor_parallel) {
+    ShardSizes sizes;
+    sizes.tensor_parallel = tensor_parallel;
+    sizes.layers = kLayers;
+    Model model(ctx, random, sizes);
+    for (const int rows : options.batches)
+      for (const int context : options.contexts) {
+        Batch batch(ctx, random, sizes, rows, context);
+        ctx.compute().synchronize();
+        run_case(ctx, model, batch, report);
+      }
+  }
+  report.print();
+}
+
+}  // namespace
+}  // namespace tandem::bench
+
+int main(int argc, char** argv) {
+  try {
+    tandem::bench::run(argc, argv);
+    return 0;
+  } catch (const std::exception& error) {
+    std::cerr << "decode_attention_bench: " << error.what() << "\n";
+    return 1;
+  }
+}
