@@ -50,14 +50,18 @@ class Breakdown(unittest.TestCase):
                 self.assertNotIn((f"{case} layer {op}", "kernels"), rows, "a CPU has none to count")
 
     def test_ops_of_one_rank(self):
-        text, rows = self.run_case("latency", "--prefill-len", 30)
         case = "llama-9q3kv f32 tp1 batch2 ctx20"
-        self.check_ops(rows, case, 1)
-        steps = rows[f"{case} layer attend", "us"]["runs"]
-        self.assertIn(steps, (11, 12), "12 tokens: a prefill and 11 decode steps, or one too many")
-        tpot = rows[case, "tpot_ms"]["value"] * 1000
-        step = sum(row["value"] * (2 if " layer " in name else 1) for (name, metric), row in rows.items()
-                   if metric == "us" and name.startswith(case))
+        for attempt in range(3):
+            text, rows = self.run_case("latency", "--prefill-len", 30)
+            self.check_ops(rows, case, 1)
+            steps = rows[f"{case} layer attend", "us"]["runs"]
+            self.assertIn(steps, (11, 12), "12 tokens: a prefill, 11 decode steps, or one too many")
+            tpot = rows[case, "tpot_ms"]["value"] * 1000
+            step = sum(row["value"] * (2 if " layer " in name else 1)
+                       for (name, metric), row in rows.items()
+                       if metric == "us" and name.startswith(case))
+            if tpot / 3 < step < 3 * tpot:  # of different runs: a busy host may slow one of them
+                break
         self.assertLess(step, 3 * tpot)
         self.assertGreater(step, tpot / 3)
         prefill = "llama-9q3kv f32 tp1 batch1 prefill30"
