@@ -5,9 +5,7 @@
 #include <cstring>
 #include <vector>
 
-#if defined(__x86_64__)
-#include <immintrin.h>
-#endif
+#include "kernels/cpu/intrinsics.h"
 
 namespace tandem::kernels::cpu {
 namespace {

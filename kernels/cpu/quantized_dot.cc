@@ -9,16 +9,9 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/cpu/intrinsics.h"
 #include "kernels/cpu/quantized_weight.h"
 #include "kernels/cpu/vec_element.h"
-
-#if defined(__x86_64__)
-// GCC 12 takes values that intrinsics leave undefined on purpose for faults (its PR 105593).
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
-#include <immintrin.h>
-#pragma GCC diagnostic pop
-#endif
 
 namespace tandem::kernels::cpu {
 namespace {

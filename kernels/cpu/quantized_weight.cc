@@ -3,13 +3,7 @@
 
 #include <cstring>
 
-#if defined(__x86_64__)
-// GCC 12 takes values that intrinsics leave undefined on purpose for faults (its PR 105593).
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
-#include <immintrin.h>
-#pragma GCC diagnostic pop
-#endif
+#include "kernels/cpu/intrinsics.h"
 
 namespace tandem::kernels::cpu {
 namespace {

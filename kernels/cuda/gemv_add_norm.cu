@@ -134,10 +134,9 @@ bool can_add(const AddNormArgs<T, Cuda>& args) {
          aligned_to(args.residual.data, 16) && aligned_to(args.normed.data, 16);
 }
 
-/// The norm, if nobody else is to apply it.
+/// The norm, if it was not left to the next op.
 template <typename T>
-void norm_now(Context<Cuda>& ctx, const AddNormArgs<T, Cuda>& args) {
-  const bool deferred = args.deferred != nullptr && args.next_norm.weight != nullptr;
+void norm_now(Context<Cuda>& ctx, const AddNormArgs<T, Cuda>& args, bool deferred) {
   if (deferred || args.normed.data == nullptr) return;
   AddNormArgs<T, Cuda> norm_only = args;
   norm_only.branch = {};
@@ -152,12 +151,12 @@ bool gemv_add_norm(Context<Cuda>& ctx, TensorView<const T, Cuda> x, const T* w,
   if (!can_add(args) || !streams_weights(ctx, matmul_shape(x, scratch), x.data, w, scratch.data))
     return false;
   if (x.rows > kGemvMaxRows) {
-    skinny_add_norm(ctx, x, w, args);
+    norm_now(ctx, args, skinny_add_norm(ctx, x, w, args));
     return true;
   }
-  const auto matmul = gemv_args<T>(x, w, args.residual.cols, nullptr);
-  launch_gemv<GemvRows>(ctx, matmul, make_epilogue(ctx, args));
-  norm_now(ctx, args);
+  const auto epilogue = make_epilogue(ctx, args);
+  launch_gemv<GemvRows>(ctx, gemv_args<T>(x, w, args.residual.cols, nullptr), epilogue);
+  norm_now(ctx, args, epilogue.square_sums != nullptr);
   return true;
 }
 
@@ -179,7 +178,7 @@ void gemv_reduce_add_norm(Context<Cuda>& ctx, const PeerView& peers, TensorView<
   epilogue.hidden = static_cast<int>(args.residual.cols);
   epilogue.pushed_at = pushed_at;
   launch_gemv<GemvRows>(ctx, gemv_args<T>(x, w, args.residual.cols, nullptr), epilogue);
-  norm_now(ctx, args);
+  norm_now(ctx, args, epilogue.add.square_sums != nullptr);
 }
 
 #define TANDEM_INSTANTIATE(T)                                                                    \

@@ -28,10 +28,7 @@ struct QkvGemvEpilogue {
   /// The step's rows are complete before the first layer starts.
   __device__ void before_wait(int token, int) {
     position = e.positions[token];
-    if (position < 0) return;
-    const std::int64_t chunk =
-        e.chunk_table[std::int64_t{e.slots[token]} * e.table_stride + position / kChunkTokens];
-    cached = e.kv_base + chunk * e.chunk_stride + position % kChunkTokens * e.head_dim;
+    if (position >= 0) cached = e.cached(token, position);
   }
   __device__ void start() const {}
   __device__ void load(int, int unit) {
@@ -53,7 +50,7 @@ struct QkvGemvEpilogue {
     low = x * turn.x - high * turn.y;
     high = high * turn.x + x * turn.y;
     E* to = is_q ? e.q + token * e.q_stride + head * e.head_dim
-                 : cached + std::int64_t{head - e.num_q_heads} * kChunkTokens * e.head_dim;
+                 : cached + (head - e.num_q_heads) * e.plane();
     to[i] = from_float<E>(position < 0 ? 0.0f : low);
     to[i + half] = from_float<E>(position < 0 ? 0.0f : high);
   }

@@ -29,6 +29,17 @@ struct QkvEpilogue {
   float q_eps, k_eps;
   std::int32_t joint_q_dims, joint_k_dims;
   std::int32_t table_stride, rotary_dim, num_q_heads, num_kv_heads, head_dim;
+
+  /// The first key head of the token, whose position is not negative, in the cache. Key heads, then
+  /// value heads follow in steps of `plane`.
+  __device__ __forceinline__ E* cached(int token, std::int32_t position) const {
+    const std::int64_t chunk =
+        chunk_table[std::int64_t{slots[token]} * table_stride + position / kChunkTokens];
+    return kv_base + chunk * chunk_stride + position % kChunkTokens * head_dim;
+  }
+  __device__ __forceinline__ std::int64_t plane() const {
+    return std::int64_t{kChunkTokens} * head_dim;
+  }
 };
 
 /// Makes the kernel's argument from the op's.
@@ -77,11 +88,7 @@ __device__ void finish_head(const QkvEpilogue<E>& e, int token, int head, float*
     }
   } else {
     if (position < 0) return;
-    const std::int64_t chunk =
-        e.chunk_table[std::int64_t{e.slots[token]} * e.table_stride + position / kChunkTokens];
-    const int plane = head - e.num_q_heads;  // [k|v][head] of the layer
-    to = e.kv_base + chunk * e.chunk_stride +
-         (std::int64_t{plane} * kChunkTokens + position % kChunkTokens) * dim;
+    to = e.cached(token, position) + (head - e.num_q_heads) * e.plane();
   }
   const float* norm = is_q ? e.q_norm : is_v ? nullptr : e.k_norm;
   float square = 0;

@@ -42,12 +42,7 @@ __global__ void __launch_bounds__(kWarps * 32) qkv_epilogue_wide_kernel(QkvEpilo
     load_floats<kN>(e.cos + std::int64_t{position} * kHalf + lane * kN, cos);
     load_floats<kN>(e.sin + std::int64_t{position} * kHalf + lane * kN, sin);
   }
-  E* cache = nullptr;
-  if (position >= 0)
-    cache = e.kv_base +
-            e.chunk_table[std::int64_t{e.slots[token]} * e.table_stride + position / kChunkTokens] *
-                e.chunk_stride +
-            std::int64_t{position % kChunkTokens} * kDim;
+  E* const cache = position >= 0 ? e.cached(static_cast<int>(token), position) : nullptr;
   const int num_heads = e.num_q_heads + 2 * e.num_kv_heads;
   for (int head = blockIdx.y * kGroups + group; head < num_heads; head += kGroups * gridDim.y) {
     const bool is_q = head < e.num_q_heads, is_v = head >= e.num_q_heads + e.num_kv_heads;

@@ -28,10 +28,10 @@ struct SkinnyStore {
 
 }  // namespace
 
-bool skinny_fits(const MatmulShape& shape, const void* x, const void* w, int box_rows) {
+bool skinny_fits(const MatmulShape& shape, const void* x, const void* w) {
   return shape.m >= kSkinnyMinRows && shape.m <= kSkinnyMaxRows && shape.k % kSkinnyK == 0 &&
-         shape.n % box_rows == 0 && shape.x_stride % 8 == 0 && shape.y_stride % 8 == 0 &&
-         aligned_to(x, 16) && aligned_to(w, 16);
+         shape.n % SkinnyRows::kBoxRows == 0 && shape.x_stride % 8 == 0 &&
+         shape.y_stride % 8 == 0 && aligned_to(x, 16) && aligned_to(w, 16);
 }
 
 template <typename T, typename Out>

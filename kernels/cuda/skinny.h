@@ -16,6 +16,8 @@ inline constexpr int kSkinnyMinRows = 9, kSkinnyMaxRows = 64;  // of x
 inline constexpr int kSkinnyK = 64;                            // elements: a line of 128 bytes
 inline constexpr int kSkinnyCluster = 2;                       // blocks that share x
 inline constexpr int kSkinnyMaxDepth = 24;
+inline constexpr int kSkinnyGroups = 2;      // warpgroups that multiply
+inline constexpr int kSkinnyGroupRows = 64;  // of W: the M of wgmma
 
 /// Two SMs make a TPC, so that clusters of two fill the GPU.
 inline int skinny_blocks(int num_sms) { return num_sms / kSkinnyCluster * kSkinnyCluster; }
@@ -37,8 +39,8 @@ struct SkinnyArgs {
 /// Fills passes, stages and rings from m, k and boxes. `fixed_bytes`: of shared memory beside them.
 void skinny_plan(SkinnyArgs& args, int blocks, int box_rows, int columns, int fixed_bytes);
 
-/// Whether the matmul can be done by a skinny kernel with boxes of `box_rows` rows of W.
-bool skinny_fits(const MatmulShape& shape, const void* x, const void* w, int box_rows = 16);
+/// Whether the matmul can be done by a skinny kernel.
+bool skinny_fits(const MatmulShape& shape, const void* x, const void* w);
 
 /// y = cap(scale * x W^T) [m, n] of what fits; Out is T or float.
 template <typename T, typename Out>
@@ -48,8 +50,9 @@ template <typename T>
 void skinny_gate_up(Context<Cuda>& ctx, const GateUpArgs<T, Cuda>& args);
 template <typename T>
 void skinny_qkv(Context<Cuda>& ctx, const QkvArgs<T, Cuda>& args);
+/// Returns whether the norm was left to the next op; else `normed` is not written.
 template <typename T>
-void skinny_add_norm(Context<Cuda>& ctx, TensorView<const T, Cuda> x, const T* w,
+bool skinny_add_norm(Context<Cuda>& ctx, TensorView<const T, Cuda> x, const T* w,
                      const AddNormArgs<T, Cuda>& args);
 
 }  // namespace tandem::kernels

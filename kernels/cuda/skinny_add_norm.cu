@@ -59,7 +59,7 @@ struct SkinnyAddNorm {
 }  // namespace
 
 template <typename T>
-void skinny_add_norm(Context<Cuda>& ctx, TensorView<const T, Cuda> x, const T* w,
+bool skinny_add_norm(Context<Cuda>& ctx, TensorView<const T, Cuda> x, const T* w,
                      const AddNormArgs<T, Cuda>& args) {
   SkinnyAddNorm<cuda_t<T>> epilogue{};
   epilogue.residual = to_cuda(args.residual.data);
@@ -84,15 +84,12 @@ void skinny_add_norm(Context<Cuda>& ctx, TensorView<const T, Cuda> x, const T* w
   }
   const bool is_down = x.cols > args.residual.cols;  // it has no attention beside it
   launch_skinny<T, SkinnyRows>(ctx, x, w, boxes, nullptr, !is_down, epilogue);
-  if (defers || args.normed.data == nullptr) return;
-  AddNormArgs<T, Cuda> norm_only = args;
-  norm_only.branch = {};
-  add_norm(ctx, norm_only);
+  return defers;
 }
 
-template void skinny_add_norm(Context<Cuda>&, TensorView<const BFloat16, Cuda>, const BFloat16*,
+template bool skinny_add_norm(Context<Cuda>&, TensorView<const BFloat16, Cuda>, const BFloat16*,
                               const AddNormArgs<BFloat16, Cuda>&);
-template void skinny_add_norm(Context<Cuda>&, TensorView<const Float16, Cuda>, const Float16*,
+template bool skinny_add_norm(Context<Cuda>&, TensorView<const Float16, Cuda>, const Float16*,
                               const AddNormArgs<Float16, Cuda>&);
 
 }  // namespace tandem::kernels

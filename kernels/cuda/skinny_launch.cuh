@@ -5,6 +5,7 @@
 
 #include "kernels/cuda/skinny.cuh"
 #include "kernels/cuda/tensor_map.h"
+#include "kernels/device/error.h"
 
 namespace tandem::kernels {
 
@@ -62,6 +63,7 @@ void launch_skinny(Context<Cuda>& ctx, TensorView<const T, Cuda> x, const T* w, 
   args.boxes_of_head = 1;
   if constexpr (!Rows::kContiguous) args.boxes_of_head = rows.half / 8;
   if (deferred != nullptr && deferred->parts > 0) {
+    TANDEM_ASSERT(deferred->weighted, "the rows lack the weight of their norm");
     args.square_sums = deferred->square_sums;
     args.parts = deferred->parts;
     args.eps = deferred->norm.eps;

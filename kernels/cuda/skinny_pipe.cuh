@@ -17,8 +17,6 @@
 
 namespace tandem::kernels {
 
-inline constexpr int kSkinnyGroups = 2;                    // warpgroups that multiply
-inline constexpr int kSkinnyGroupRows = 64;                // of W: the M of wgmma
 inline constexpr int kSkinnyPitch = kSkinnyGroupRows + 4;  // floats: no banks collide
 
 /// Shared memory behind the rings.

@@ -7,11 +7,11 @@
 namespace tandem::kernels {
 namespace {
 
-constexpr int kGroupRows = 64, kMostRows = 128;  // of W: of a warpgroup and of a pass
-constexpr int kLine = kSkinnyK * 2;              // bytes
-constexpr int kWStage = 16 << 10;                // bytes of W, about, for what a stage costs
-constexpr int kXInFlight = 64 << 10;             // bytes, for the way from L2
-constexpr int kBesideAttention = 152 << 10;      // bytes of shared memory of a block
+constexpr int kMostRows = kSkinnyGroups * kSkinnyGroupRows;  // of W, of a pass
+constexpr int kLine = kSkinnyK * 2;                          // bytes
+constexpr int kWStage = 16 << 10;            // bytes of W, about, for what a stage costs
+constexpr int kXInFlight = 64 << 10;         // bytes, for the way from L2
+constexpr int kBesideAttention = 152 << 10;  // bytes of shared memory of a block
 constexpr int kAlone = 220 << 10;
 
 }  // namespace
@@ -21,7 +21,7 @@ void skinny_plan(SkinnyArgs& args, int blocks, int box_rows, int columns, int fi
   args.passes = (most + full - 1) / full;
   args.pass_boxes = (most + args.passes - 1) / args.passes;
   const int rows = args.pass_boxes * box_rows;
-  args.splits_k = rows <= kGroupRows;
+  args.splits_k = rows <= kSkinnyGroupRows;
   const int room = (args.beside_attention ? kBesideAttention : kAlone) - fixed_bytes;
   const int w_line = rows * kLine, x_line = columns * kLine;
   args.subs = std::clamp(std::min((kWStage + w_line - 1) / w_line, room / (4 * x_line)), 1, 8);
@@ -39,7 +39,7 @@ void skinny_plan(SkinnyArgs& args, int blocks, int box_rows, int columns, int fi
   const int rings = args.w_depth * args.w_stage_bytes + args.x_depth * args.x_stage_bytes;
   // wgmma reads 64 rows, also where a stage has fewer.
   const int read = (args.w_depth - 1) * args.w_stage_bytes +
-                   (args.splits_k ? 1 : 2) * kGroupRows * args.subs * kLine;
+                   (args.splits_k ? 1 : kSkinnyGroups) * kSkinnyGroupRows * args.subs * kLine;
   args.shared_bytes = std::max(rings + fixed_bytes, read);
 }
 

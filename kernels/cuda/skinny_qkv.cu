@@ -18,10 +18,7 @@ struct SkinnyQkv {
   /// The step's rows are complete before the first layer starts.
   __device__ void before_wait(int token) {
     position = e.positions[token];
-    if (position < 0) return;
-    const std::int64_t chunk =
-        e.chunk_table[std::int64_t{e.slots[token]} * e.table_stride + position / kChunkTokens];
-    cached = e.kv_base + chunk * e.chunk_stride + position % kChunkTokens * e.head_dim;
+    if (position >= 0) cached = e.cached(token, position);
   }
   __device__ void load(int i, int, int at) {
     const int half = e.head_dim / 2, head = at / half;
@@ -50,7 +47,7 @@ struct SkinnyQkv {
       highs.at[j] = from_float<E>(position < 0 ? 0.0f : y * cos[i][j] + x * sin[i][j]);
     }
     E* to = is_q ? e.q + token * e.q_stride + head * e.head_dim
-                 : cached + std::int64_t{head - e.num_q_heads} * kChunkTokens * e.head_dim;
+                 : cached + (head - e.num_q_heads) * e.plane();
     store_vec(to + first, lows);
     store_vec(to + first + half, highs);
   }

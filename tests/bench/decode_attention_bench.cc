@@ -5,31 +5,21 @@
 // are captured, so that keys, values and weights come from memory. JSON on stdout, lines on stderr.
 #include <functional>
 #include <iostream>
-#include <sstream>
 #include <string>
 #include <vector>
 
-#include "kernels/device/cuda/event.h"
-#include "kernels/device/cuda/graph.h"
 #include "tests/bench/decode_chain.h"
+#include "tests/bench/replay.h"
 #include "tests/bench/report.h"
 
 namespace tandem::bench {
 namespace {
 
-constexpr double kReadCeiling = 4546.0;  // GB/s, read-only stream on one H200
-constexpr int kRuns = 15, kLayers = 8;
+constexpr int kLayers = 8;
 
 struct Options {
   std::vector<int> tensor_parallel{1}, batches{1, 32}, contexts{128, 1024, 8192};
 };
-
-std::vector<int> numbers(const std::string& list) {
-  std::vector<int> result;
-  std::istringstream in(list);
-  for (std::string part; std::getline(in, part, ',');) result.push_back(std::stoi(part));
-  return result;
-}
 
 Options parse(int argc, char** argv) {
   Options options;
@@ -48,24 +38,13 @@ Options parse(int argc, char** argv) {
   return options;
 }
 
-/// Microseconds per layer of each of kRuns replays of a captured pass over the layers.
+/// Microseconds per layer of each replay of a captured pass over the layers.
 std::vector<double> measure(Context<Cuda>& ctx, const std::function<void(int)>& layer) {
   constexpr int kPasses = 4;
-  const auto body = [&] {
+  std::vector<double> times = replay_us(ctx, [&] {
     for (int i = 0; i < kPasses * kLayers; ++i) layer(i % kLayers);
-  };
-  body();  // shapes are tuned outside of the capture
-  ctx.compute().synchronize();
-  Graph<Cuda> graph = Graph<Cuda>::capture(ctx, body);
-  std::vector<double> times;
-  for (int run = -2; run < kRuns; ++run) {
-    Event<Cuda> start(true), stop(true);
-    start.record(ctx.compute());
-    graph.launch(ctx.compute());
-    stop.record(ctx.compute());
-    stop.synchronize();
-    if (run >= 0) times.push_back(1000.0 * stop.milliseconds_since(start) / (kPasses * kLayers));
-  }
+  });
+  for (double& us : times) us /= kPasses * kLayers;
   return times;
 }
 

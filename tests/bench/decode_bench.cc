@@ -6,40 +6,21 @@
 // "streaming" and "cublaslt" one kind always, "nopdl" streaming without dependent launches. JSON on
 // stdout, lines on stderr.
 #include <algorithm>
-#include <functional>
 #include <iostream>
-#include <sstream>
 #include <string>
 #include <vector>
 
-#include "kernels/device/cuda/event.h"
-#include "kernels/device/cuda/graph.h"
 #include "tests/bench/decode_chain.h"
+#include "tests/bench/replay.h"
 #include "tests/bench/report.h"
 
 namespace tandem::bench {
 namespace {
 
-constexpr double kReadCeiling = 4546.0;  // GB/s, read-only stream on one H200
-constexpr int kRuns = 15;
-
 struct Options {
   std::vector<int> tensor_parallel{1, 2, 4, 8}, batches{1, 4, 32}, contexts{128, 1024};
   std::vector<std::string> paths{"auto", "streaming", "cublaslt"};
 };
-
-std::vector<std::string> split(const std::string& list) {
-  std::vector<std::string> result;
-  std::istringstream in(list);
-  for (std::string part; std::getline(in, part, ',');) result.push_back(part);
-  return result;
-}
-
-std::vector<int> numbers(const std::string& list) {
-  std::vector<int> result;
-  for (const std::string& part : split(list)) result.push_back(std::stoi(part));
-  return result;
-}
 
 CudaOptions options_of(const std::string& path) {
   CudaOptions options;
@@ -67,23 +48,6 @@ Options parse(int argc, char** argv) {
   return options;
 }
 
-/// Microseconds of each of kRuns replays of a captured `body`.
-std::vector<double> measure(Context<Cuda>& ctx, const std::function<void()>& body) {
-  body();  // shapes are tuned outside of the capture
-  ctx.compute().synchronize();
-  Graph<Cuda> graph = Graph<Cuda>::capture(ctx, body);
-  std::vector<double> times;
-  for (int run = -2; run < kRuns; ++run) {
-    Event<Cuda> start(true), stop(true);
-    start.record(ctx.compute());
-    graph.launch(ctx.compute());
-    stop.record(ctx.compute());
-    stop.synchronize();
-    if (run >= 0) times.push_back(1000.0 * stop.milliseconds_since(start));
-  }
-  return times;
-}
-
 /// Adds the rate and the time of one call.
 void add(Report& report, const std::string& name, const std::vector<double>& pass_us, int calls,
          double bytes_per_call) {
@@ -102,7 +66,7 @@ void run_batch(Context<Cuda>& ctx, const std::string& path, Model& model, Batch&
   Chain chain(ctx, model, batch);
   const std::string prefix = concat("llama-3-8b bf16 tp", s.tensor_parallel, " batch", batch.rows);
   const auto each = [&](void (Chain::*op)(int)) {
-    return measure(ctx, [&] {
+    return replay_us(ctx, [&] {
       for (int layer = 0; layer < s.layers; ++layer) (chain.*op)(layer);
     });
   };
@@ -114,16 +78,16 @@ void run_batch(Context<Cuda>& ctx, const std::string& path, Model& model, Batch&
     add(report, prefix + " o " + path, each(&Chain::o), s.layers, bytes(w.o));
     add(report, prefix + " gate_up " + path, each(&Chain::gate_up), s.layers, bytes(w.gate_up));
     add(report, prefix + " down " + path, each(&Chain::down), s.layers, bytes(w.down));
-    add(report, prefix + " head " + path, measure(ctx, [&] { chain.head(); }), 1,
+    add(report, prefix + " head " + path, replay_us(ctx, [&] { chain.head(); }), 1,
         bytes(model.head));
     if (first_path)
-      add(report, prefix + " sample", measure(ctx, [&] { chain.sample(); }), 1,
+      add(report, prefix + " sample", replay_us(ctx, [&] { chain.sample(); }), 1,
           4.0 * batch.rows * s.vocab());
   }
   const std::string context = concat(" ctx", batch.context);
   if (first_path)
     add(report, prefix + context + " attend", each(&Chain::attend), s.layers, kv_bytes);
-  add(report, prefix + context + " chain " + path, measure(ctx, [&] { chain.all(); }), 1,
+  add(report, prefix + context + " chain " + path, replay_us(ctx, [&] { chain.all(); }), 1,
       s.layers * (bytes(w.qkv) + bytes(w.o) + bytes(w.gate_up) + bytes(w.down) + kv_bytes) +
           bytes(model.head));
 }

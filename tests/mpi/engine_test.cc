@@ -144,16 +144,6 @@ double logit_size(const Case& reference) {
   return std::sqrt(sum / static_cast<double>(reference.logits.back().size()));
 }
 
-/// |got - expected| / |expected|.
-double distance(const std::vector<float>& got, const std::vector<float>& expected) {
-  double error = 0, norm = 0;
-  for (std::size_t i = 0; i < expected.size(); ++i) {
-    error += std::pow(got.at(i) - expected[i], 2);
-    norm += std::pow(expected[i], 2);
-  }
-  return std::sqrt(error / norm);
-}
-
 /// Gives prompt and greedy text token by token. Where there are reference logits, the engine's lie
 /// within `bound`; everywhere its best token is that of transformers, unless the two best are
 /// nearer than four times what the bound lets them move. Returns the largest distance.
@@ -182,7 +172,7 @@ double compare_logits(Job& job, const std::string& model, double bound) {
       if (wanted == reference.positions.end()) continue;
       largest = std::max(
           largest,
-          distance(
+          tandem::testing::distance(
               got,
               reference.logits[static_cast<std::size_t>(wanted - reference.positions.begin())]));
     }

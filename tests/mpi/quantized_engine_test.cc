@@ -4,7 +4,6 @@
 // fewer bytes.
 #include <gtest/gtest.h>
 
-#include <cmath>
 #include <filesystem>
 
 #include "parallel/shard.h"
@@ -63,15 +62,6 @@ Result run(comm::ControlPlane& control, DType dtype, bool keep_bits) {
   return result;
 }
 
-double distance(const std::vector<float>& got, const std::vector<float>& expected) {
-  double error = 0, norm = 0;
-  for (std::size_t i = 0; i < expected.size(); ++i) {
-    error += std::pow(got.at(i) - expected[i], 2);
-    norm += std::pow(expected[i], 2);
-  }
-  return std::sqrt(error / norm);
-}
-
 TEST(QuantizedEngine, GivesTheLogitsOfItsWeights) {
   comm::ControlPlane control(tandem::testing::world());
   const auto path = std::filesystem::path(TANDEM_FIXTURES) / "models" / "llama-quants.gguf";
@@ -80,8 +70,8 @@ TEST(QuantizedEngine, GivesTheLogitsOfItsWeights) {
   const Result exact = run(control, DType::kF32, true), dense = run(control, DType::kBF16, false),
                kept = run(control, DType::kBF16, true);
   EXPECT_EQ(exact.logits.size(), 6u * 320);
-  const double of_dense = distance(dense.logits, exact.logits);
-  const double of_kept = distance(kept.logits, exact.logits);
+  const double of_dense = tandem::testing::distance(dense.logits, exact.logits);
+  const double of_kept = tandem::testing::distance(kept.logits, exact.logits);
   EXPECT_LT(of_dense, 0.06);
   EXPECT_LT(of_kept, 1.1 * of_dense);
   EXPECT_GT(of_kept, 1e-4) << "is this bfloat16 at all?";

@@ -16,6 +16,7 @@
 #include "parallel/shard.h"
 #include "runtime/cache_plan.h"
 #include "runtime/device_engine.h"
+#include "support/model_shapes.h"
 #include "support/mpi_world.h"
 #include "support/waits_run.h"
 
@@ -57,13 +58,7 @@ class CudaWaitsTest : public ::testing::Test {
   void use_fast_kernels() {
     dummy_ = true;
     dtype_ = DType::kBF16;
-    model_.hidden_size = 1024;
-    model_.num_heads = 8;
-    model_.num_kv_heads = 2;
-    model_.head_dim = 128;
-    model_.intermediate_size = 2816;
-    model_.vocab_size = 8192;
-    for (RopeConfig& rope : model_.ropes) rope.rotary_dim = 128;
+    model_ = tandem::testing::with_fast_shapes(std::move(model_));
   }
 
   comm::ControlPlane control_{tandem::testing::world()};

@@ -12,6 +12,7 @@
 #include "runtime/cache_plan.h"
 #include "runtime/engine_config.h"
 #include "runtime/scheduler.h"
+#include "support/model_shapes.h"
 #include "support/mpi_world.h"
 #include "support/test_engine.h"
 
@@ -29,15 +30,8 @@ class PdlDelays : public ::testing::TestWithParam<int> {
 
   /// Four layers in shapes that all fast kernels take.
   static ModelConfig model() {
-    ModelConfig config =
-        read_model_config(std::filesystem::path(TANDEM_FIXTURES) / "models" / "llama-9q3kv");
-    config.hidden_size = 1024;
-    config.num_heads = 8;
-    config.num_kv_heads = 2;
-    config.head_dim = 128;
-    config.intermediate_size = 2816;
-    config.vocab_size = 8192;
-    for (RopeConfig& rope : config.ropes) rope.rotary_dim = 128;
+    ModelConfig config = tandem::testing::with_fast_shapes(
+        read_model_config(std::filesystem::path(TANDEM_FIXTURES) / "models" / "llama-9q3kv"));
     config.layers.resize(4, config.layers.front());
     return config;
   }

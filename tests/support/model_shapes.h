@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shapes of real models, for tests that count bytes and operations and load nothing.
+// Shapes of models, for tests that count bytes and operations, or make random weights of them.
 #pragma once
 
 #include "runtime/model_config.h"
@@ -20,6 +20,18 @@ inline runtime::ModelConfig smollm2() {
   config.max_position = 8192;
   config.tied_embeddings = true;
   config.layers.resize(30);
+  return config;
+}
+
+/// `config` in shapes that all fast kernels take.
+inline runtime::ModelConfig with_fast_shapes(runtime::ModelConfig config) {
+  config.hidden_size = 1024;
+  config.num_heads = 8;
+  config.num_kv_heads = 2;
+  config.head_dim = 128;
+  config.intermediate_size = 2816;
+  config.vocab_size = 8192;
+  for (runtime::RopeConfig& rope : config.ropes) rope.rotary_dim = 128;
   return config;
 }
 

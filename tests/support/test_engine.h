@@ -3,6 +3,7 @@
 // (test_engine_cpu.cc, test_engine_cuda.cc), so that one suite serves both.
 #pragma once
 
+#include <cmath>
 #include <memory>
 #include <string>
 #include <vector>
@@ -22,5 +23,15 @@ std::unique_ptr<runtime::Engine> make_engine(comm::ControlPlane& control,
 
 /// This rank's first `count` logits of the last step's only sample, of a float32 engine.
 std::vector<float> shard_logits(runtime::Engine& engine, std::int64_t count);
+
+/// |got - expected| / |expected|.
+inline double distance(const std::vector<float>& got, const std::vector<float>& expected) {
+  double error = 0, norm = 0;
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    error += std::pow(got.at(i) - expected[i], 2);
+    norm += std::pow(expected[i], 2);
+  }
+  return std::sqrt(error / norm);
+}
 
 }  // namespace tandem::testing
