@@ -37,7 +37,9 @@ class Load {
       : server_(server),
         plan_(plan),
         records_(plan.times_s.size()),
-        slot_(io_, Timer::time_point::max()) {}
+        slot_(io_, Timer::time_point::max()) {
+    for (std::size_t i = 0; i < records_.size(); ++i) records_[i].scheduled_s = plan_.times_s[i];
+  }
 
   std::vector<RequestRecord> run() {
     tcp::resolver resolver(io_);
@@ -51,6 +53,7 @@ class Load {
     asio::co_spawn(io_, watch(), keep);
     io_.run();
     if (fault) std::rethrow_exception(fault);
+    for (RequestRecord& record : records_) record.abandoned = record.end_s == 0;
     return std::move(records_);
   }
 
@@ -61,7 +64,6 @@ class Load {
   asio::awaitable<void> send_all() {
     Timer timer(io_);
     for (std::size_t i = 0; i < records_.size(); ++i) {
-      records_[i].scheduled_s = plan_.times_s[i];
       timer.expires_at(start_ + std::chrono::duration_cast<Clock::duration>(
                                     std::chrono::duration<double>(plan_.times_s[i])));
       error_code ignored;
@@ -80,8 +82,10 @@ class Load {
       timer.expires_after(std::chrono::milliseconds(100));
       error_code ignored;
       co_await timer.async_wait(into(ignored));
-      if (!plan_.progress) continue;
       state_.seconds = now();
+      state_.total = static_cast<std::int64_t>(records_.size());
+      if (plan_.enough && plan_.enough(records_, state_.seconds)) co_return io_.stop();
+      if (!plan_.progress) continue;
       while (state_.due < static_cast<std::int64_t>(records_.size()) &&
              plan_.times_s[static_cast<std::size_t>(state_.due)] <= state_.seconds)
         ++state_.due;
@@ -177,7 +181,7 @@ class Load {
 
   const ServerAddress& server_;
   const LoadPlan& plan_;
-  asio::io_context io_{1};
+  asio::io_context io_{1};  ///< Goes last, and what was abandoned with it.
   tcp::resolver::results_type endpoints_;
   std::vector<RequestRecord> records_;
   std::vector<ConnectionPtr> idle_;

@@ -38,13 +38,15 @@ struct RequestRecord {
   double scheduled_s = 0, sent_s = 0, end_s = 0;
   std::vector<AnswerPiece> pieces;
   std::int64_t prompt_tokens = 0, output_tokens = 0;
-  std::string error;  ///< "": a complete answer came.
+  std::string error;       ///< "": a complete answer came.
+  bool abandoned = false;  ///< The run was ended before the answer was, or before it was sent.
 
-  bool ok() const { return error.empty() && !pieces.empty(); }
+  bool ok() const { return !abandoned && error.empty() && !pieces.empty(); }
 };
 
 struct LoadState {
   double seconds = 0;
+  std::int64_t total = 0;
   std::int64_t due = 0, sent = 0, done = 0, failed = 0;  ///< due - sent wait in the client.
 };
 
@@ -55,6 +57,9 @@ struct LoadPlan {
   double timeout_s = 3600;                       ///< Of one request.
   std::function<std::string(std::size_t)> body;  ///< JSON of request i.
   std::function<void(const LoadState&)> progress;
+  /// Asked ten times a second, with all records and the time: true ends the run at once, and
+  /// closes the connections of what is under way.
+  std::function<bool(const std::vector<RequestRecord>&, double)> enough;
 };
 
 std::vector<RequestRecord> run_load(const ServerAddress& server, const LoadPlan& plan);

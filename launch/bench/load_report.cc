@@ -75,6 +75,10 @@ LoadReport summarise(const std::vector<RequestRecord>& records, const Objectives
   double first_sent = INFINITY, last = 0, busy = 0;
   Deadlines deadlines;
   for (const RequestRecord& record : records) {
+    if (record.abandoned) {
+      ++report.abandoned;
+      continue;
+    }
     first_sent = std::min(first_sent, record.sent_s);
     last = std::max(last, record.end_s);
     busy += record.end_s - record.sent_s;
@@ -93,7 +97,7 @@ LoadReport summarise(const std::vector<RequestRecord>& records, const Objectives
     deadlines.met += mine.met;
     deadlines.missed += mine.missed;
   }
-  report.seconds = records.empty() ? 0 : last - first_sent;
+  report.seconds = std::isfinite(first_sent) ? last - first_sent : 0;
   report.mean_running = report.per_s(busy);
   report.peak_running = peak(std::move(running));
   report.peak_queued = peak(std::move(queued));
@@ -105,6 +109,34 @@ LoadReport summarise(const std::vector<RequestRecord>& records, const Objectives
         &report.due_ttft_ms, &report.due_e2el_ms, &report.user_tokens_per_s})
     std::sort(list->begin(), list->end());
   return report;
+}
+
+Misses count_misses(const std::vector<RequestRecord>& records, double now_s,
+                    const Objectives& objectives) {
+  const auto late = [](double seconds, double limit_ms) {
+    return limit_ms > 0 && 1e3 * seconds > limit_ms ? 1 : 0;
+  };
+  Misses misses;
+  for (const RequestRecord& record : records) {
+    const bool ended = record.end_s > 0;
+    if (ended && !record.ok()) continue;
+    const double last = ended ? record.end_s : now_s;
+    const double first = record.pieces.empty() ? now_s : record.pieces.front().at_s;
+    misses.ttft += late(first - record.scheduled_s, objectives.ttft_ms);
+    misses.e2el += late(last - record.scheduled_s, objectives.e2el_ms);
+    if (ended && record.output_tokens > 1)
+      misses.tpot +=
+          late((last - first) / static_cast<double>(record.output_tokens - 1), objectives.tpot_ms);
+  }
+  return misses;
+}
+
+bool hopeless(const Misses& misses, std::size_t requests) {
+  if (requests == 0) return false;
+  // The value at this place of all, in order, is at most the p99.
+  const std::size_t place = 99 * (requests - 1) / 100;
+  const std::int64_t most = std::max({misses.ttft, misses.tpot, misses.e2el});
+  return most >= static_cast<std::int64_t>(requests - place);
 }
 
 Deadlines count_deadlines(const RequestRecord& record, double ttft_s, double tbt_s) {

@@ -24,6 +24,7 @@ Objectives parse_objectives(const std::vector<std::string>& words);
 
 struct LoadReport {
   std::int64_t completed = 0, failed = 0, good = 0;  ///< Good: all objectives met.
+  std::int64_t abandoned = 0;                        ///< Not ended: the run was cut short.
   double seconds = 0;                                ///< First sending to last token.
   std::int64_t prompt_tokens = 0, output_tokens = 0;
   std::vector<double> ttft_ms, tpot_ms, itl_ms, e2el_ms, queue_ms, user_tokens_per_s;  ///< Sorted.
@@ -35,7 +36,18 @@ struct LoadReport {
 
   double per_s(double amount) const { return seconds > 0 ? amount / seconds : 0; }
 };
+/// Latencies of the requests that were answered.
 LoadReport summarise(const std::vector<RequestRecord>& records, const Objectives& objectives);
+
+/// Requests that are known to have missed an objective at `now_s`; those that failed not counted.
+struct Misses {
+  std::int64_t ttft = 0, tpot = 0, e2el = 0;
+};
+Misses count_misses(const std::vector<RequestRecord>& records, double now_s,
+                    const Objectives& objectives);
+/// True when so many of `requests` have missed an objective that its p99 cannot hold any more,
+/// whatever becomes of the others.
+bool hopeless(const Misses& misses, std::size_t requests);
 
 /// Deadlines met and missed by one answer. The first token is due `ttft_s` after the request, each
 /// further one `tbt_s` after the deadline before it: earliness is kept as slack. A late token

@@ -2,17 +2,20 @@
 #include "launch/bench/serve.h"
 
 #include <boost/json.hpp>
+#include <chrono>
 #include <cmath>
 #include <cstdio>
-#include <cstdlib>
 #include <limits>
+#include <memory>
+#include <random>
+#include <thread>
 
 #include "launch/bench/progress_line.h"
+#include "launch/bench/serve_options.h"
 #include "launch/bench/serve_report.h"
 #include "launch/bench/served_facts.h"
 #include "launch/bench/work.h"
 #include "launch/bench/workload.h"
-#include "launch/command_line.h"
 #include "launch/text_table.h"
 #include "runtime/weights/gguf_config.h"
 #include "runtime/weights/model_path.h"
@@ -21,105 +24,17 @@ namespace tandem::launch {
 namespace {
 
 namespace json = boost::json;
-namespace po = boost::program_options;
-constexpr double kNoRate = -1;  ///< A trace at its own times.
-
-struct Options {
-  WorkloadOptions workload;
-  std::string base_url = "http://127.0.0.1:8000", endpoint = "/v1/completions", model, api_key;
-  std::string extra_body, json, name, ceiling_model, ceiling_gpu;
-  std::vector<std::string> rate_words, objective_words;
-  std::vector<double> rates;
-  Objectives objectives;
-  std::int64_t max_concurrency = 0, vocab_size = 0, gpus = 0, warmups = 1;
-  double burstiness = 1, time_scale = 1, timeout_s = 3600, temperature = 0;
-  bool ignore_eos = false, no_ignore_eos = false, stop_at_miss = false;
-  json::object extra;
-
-  bool chat() const { return endpoint.find("chat") != std::string::npos; }
-};
-
-double parse_rate(const std::string& word) {
-  char* end = nullptr;
-  const double rate = std::strtod(word.c_str(), &end);
-  TANDEM_REQUIRE(end != word.c_str() && *end == '\0' && rate > 0, "--request-rate ", word,
-                 " is no rate; write requests per second, or inf");
-  return rate;
-}
-
-void check(Options& options) {
-  options.workload.validate();
-  options.objectives = parse_objectives(options.objective_words);
-  for (const std::string& word : options.rate_words) options.rates.push_back(parse_rate(word));
-  if (options.rates.empty())
-    options.rates.push_back(options.workload.trace.empty() ? std::numeric_limits<double>::infinity()
-                                                           : kNoRate);
-  TANDEM_REQUIRE(options.burstiness > 0, "--burstiness must be above 0, not ", options.burstiness);
-  TANDEM_REQUIRE(options.time_scale > 0, "--time-scale must be above 0, not ", options.time_scale);
-  TANDEM_REQUIRE(options.timeout_s > 0, "--timeout must be above 0, not ", options.timeout_s);
-  TANDEM_REQUIRE(options.max_concurrency >= 0 && options.warmups >= 0,
-                 "--max-concurrency and --num-warmups must not be negative");
-  TANDEM_REQUIRE(options.endpoint.rfind('/', 0) == 0, "--endpoint ", options.endpoint,
-                 " must begin with /, for example /v1/completions");
-  if (!options.extra_body.empty()) {
-    boost::system::error_code wrong;
-    const json::value value = json::parse(options.extra_body, wrong);
-    TANDEM_REQUIRE(!wrong && value.is_object(), "--extra-body ", options.extra_body,
-                   " is no JSON object; write for example '{\"top_k\": 40}'");
-    options.extra = value.get_object();
-  }
-  for (const char* variable : {"TANDEM_API_KEY", "OPENAI_API_KEY"})
-    if (const char* key = std::getenv(variable); key != nullptr && options.api_key.empty())
-      options.api_key = key;
-}
-
-bool parse(Ranks& ranks, const std::vector<std::string>& arguments, Options& options) {
-  po::options_description description(
-      "usage: tandem bench serve [--base-url http://HOST:PORT] [options]\n\nLoads a running "
-      "OpenAI-compatible server. Every request is sent at its time whatever the server does; what "
-      "--max-concurrency or a slow client holds back is shown as \"client queue\"");
-  // clang-format off
-  description.add_options()
-      ("base-url", po::value(&options.base_url)->default_value(options.base_url), "the server")
-      ("endpoint", po::value(&options.endpoint)->default_value(options.endpoint), "or /v1/chat/completions, which gets words instead of token ids")
-      ("model,m", po::value(&options.model), "model name in requests; default: the server's first")
-      ("api-key", po::value(&options.api_key), "also: environment variable TANDEM_API_KEY or OPENAI_API_KEY")
-      ("request-rate", po::value(&options.rate_words)->multitoken(), "requests per second, or inf (the default); several are run one after the other; a trace is played at this mean rate")
-      ("burstiness", po::value(&options.burstiness)->default_value(1, "1"), "shape of the Gamma distribution of gaps; 1 is a Poisson process, less comes in bursts")
-      ("time-scale", po::value(&options.time_scale)->default_value(1, "1"), "a trace's seconds per second, when no rate is given")
-      ("max-concurrency", po::value(&options.max_concurrency)->default_value(0, "no limit"), "requests under way at most")
-      ("goodput", po::value(&options.objective_words)->multitoken(), "objectives in ms: ttft:5000 tpot:50 e2el:60000; they also set the deadlines of the fluidity index")
-      ("stop-at-miss", po::bool_switch(&options.stop_at_miss), "leave out the rates after one whose p99 misses an objective")
-      ("num-warmups", po::value(&options.warmups)->default_value(options.warmups), "requests before the clock starts")
-      ("ignore-eos", po::bool_switch(&options.ignore_eos), "answers of full length; so it is anyway where the data set gives lengths")
-      ("no-ignore-eos", po::bool_switch(&options.no_ignore_eos), "never ask for that (some servers refuse the field)")
-      ("temperature", po::value(&options.temperature)->default_value(0, "0"), "of sampling")
-      ("extra-body", po::value(&options.extra_body), "JSON object of more fields for each request")
-      ("vocab-size", po::value(&options.vocab_size)->default_value(0, "the server's, or 10000"), "prompt token ids are below it")
-      ("timeout", po::value(&options.timeout_s)->default_value(3600, "3600"), "seconds for one request")
-      ("num-gpus", po::value(&options.gpus)->default_value(0, "the server's ranks, or 1"), "divides tokens/s per GPU")
-      ("ceiling-model", po::value(&options.ceiling_model), "model folder, to show the share of what the hardware allows")
-      ("ceiling-gpu", po::value(&options.ceiling_gpu), "GPU for that; default: the one a Tandem server names")
-      ("name", po::value(&options.name), "the model's name in the results; default: as served")
-      ("json", po::value(&options.json), "write the results to this file; - is standard output")
-      ("help,h", "this text");
-  // clang-format on
-  options.workload.add_to(description);
-  if (!parse_or_help(ranks.first(), "bench serve", arguments, description)) return false;
-  TANDEM_REQUIRE(ranks.control.size() == 1,
-                 "tandem bench serve is one client; start it without mpirun");
-  check(options);
-  return true;
-}
+using Clock = std::chrono::steady_clock;
+constexpr std::int64_t kHistoryConcurrency = 16;
 
 class ServeBench {
  public:
-  ServeBench(Options options, ProgressLine::Style style)
+  ServeBench(ServeOptions options, ProgressLine::Style style)
       : options_(std::move(options)),
         style_(style),
         server_(parse_base_url(options_.base_url)),
         workload_(make_workload(options_.workload)),
-        prompts_(1, options_.workload.seed) {
+        prompts_(1, 0) {
     server_.api_key = options_.api_key;
     facts_ = served_facts(server_);
     if (options_.model.empty()) options_.model = facts_.model;
@@ -130,25 +45,41 @@ class ServeBench {
       std::fprintf(stderr,
                    "%lld requests are longer than the server's %d tokens and were left out\n",
                    static_cast<long long>(left_out), facts_.max_model_len);
+    choose_prompts(workload_, options_.workload, options_.prefix_history);
     std::int64_t vocabulary = options_.vocab_size > 0 ? options_.vocab_size : facts_.vocab_size;
-    prompts_ = PromptMaker(vocabulary > 0 ? vocabulary : 10000, options_.workload.seed);
+    // Not from --seed: the server may have prompts of an earlier bench in its prefix cache.
+    prompts_ = PromptMaker(vocabulary > 0 ? vocabulary : 10000, std::random_device()());
+    prompts_.last(workload_.history);
   }
 
   void warm_up() {
     if (options_.warmups == 0) return;
-    const auto records = load(std::vector<double>(
-        std::min(static_cast<std::size_t>(options_.warmups), workload_.requests.size()), 0.0));
-    for (const RequestRecord& record : records)
-      TANDEM_REQUIRE(record.ok(), "a first request to ", options_.base_url, options_.endpoint,
-                     " failed (", record.error, "); try it with curl");
+    prompts_.next_run();
+    LoadPlan plan = plan_of(workload_.requests, "warming up");
+    plan.times_s.assign(
+        std::min(static_cast<std::size_t>(options_.warmups), workload_.requests.size()), 0.0);
+    require_all(run_load(server_, plan), "a first request");
   }
+
+  /// Seconds from the first request to the last.
+  double span_s(double rate) const { return times(rate).back(); }
 
   /// False when an objective was missed.
   bool run(double rate, BenchResults& results, bool print) {
+    prompts_.next_run();  // nothing of an earlier run is found in a prefix cache
+    send_history();
     const auto before = served_counts(server_, facts_);
-    const LoadReport report = summarise(load(times(rate)), options_.objectives);
-    const auto after = served_counts(server_, facts_);
     ServeContext context = context_of(rate);
+    LoadPlan plan = plan_of(workload_.requests, concat(decimal(context.rate, 3), " requests/s"));
+    plan.times_s = times(rate);
+    if (options_.stop_at_miss || options_.search)
+      plan.enough = [&](const std::vector<RequestRecord>& records, double now_s) {
+        context.misses = count_misses(records, now_s, options_.objectives);
+        return hopeless(context.misses, records.size());
+      };
+    const LoadReport report = summarise(run_load(server_, plan), options_.objectives);
+    if (report.abandoned > 0) settle();
+    const auto after = served_counts(server_, facts_);
     if (before && after) add_server_side(*before, *after, report, context);
     if (print) std::fputs((describe(report, context) + "\n").c_str(), stdout), std::fflush(stdout);
     add_rows(report, context, results);
@@ -162,7 +93,7 @@ class ServeBench {
       return arrival_times(count, rate, options_.burstiness, options_.workload.seed);
     const double span = workload_.requests.back().at_s;
     double scale = options_.time_scale;
-    if (rate != kNoRate)
+    if (rate != ServeOptions::kOwnTimes)
       scale = std::isfinite(rate) ? rate * span / static_cast<double>(count)
                                   : std::numeric_limits<double>::infinity();
     std::vector<double> result;
@@ -171,8 +102,7 @@ class ServeBench {
     return result;
   }
 
-  std::string body(std::size_t i) const {
-    const BenchRequest& request = workload_.requests[i];
+  std::string body(const BenchRequest& request) const {
     json::object body{{"model", options_.model},
                       {"stream", true},
                       {"temperature", options_.temperature},
@@ -194,31 +124,53 @@ class ServeBench {
     return json::serialize(body);
   }
 
-  std::vector<RequestRecord> load(std::vector<double> times) {
-    prompts_.next_run();  // nothing of an earlier run is found in a prefix cache
-    ProgressLine line(style_);
+  LoadPlan plan_of(const std::vector<BenchRequest>& requests, const std::string& title) const {
     LoadPlan plan;
     plan.path = options_.endpoint;
-    plan.times_s = std::move(times);
     plan.max_concurrency = options_.max_concurrency;
     plan.timeout_s = options_.timeout_s;
-    plan.body = [&](std::size_t i) { return body(i); };
-    const std::size_t total = plan.times_s.size();
-    plan.progress = [&](const LoadState& state) {
-      line.update([&] {
-        return concat(decimal(state.seconds, 0), " s: ", state.done, " of ", total, " done, ",
-                      state.sent - state.done, " running, ", state.due - state.sent,
-                      " waiting in the client, ", state.failed, " failed");
+    plan.body = [this, &requests](std::size_t i) { return body(requests[i]); };
+    const auto line = std::make_shared<ProgressLine>(style_);
+    plan.progress = [line, title](const LoadState& state) {
+      line->update([&] {
+        return concat(title, ", ", decimal(state.seconds, 0), " s: ", state.done, " of ",
+                      state.total, " done, ", state.sent - state.done, " running, ",
+                      state.due - state.sent, " waiting in the client, ", state.failed, " failed");
       });
     };
-    return run_load(server_, plan);
+    return plan;
+  }
+
+  void require_all(const std::vector<RequestRecord>& records, const char* what) const {
+    for (const RequestRecord& record : records)
+      TANDEM_REQUIRE(record.ok(), what, " to ", options_.base_url, options_.endpoint, " failed (",
+                     record.error, "); try it with curl");
+  }
+
+  void send_history() const {
+    if (workload_.history.empty()) return;
+    std::vector<BenchRequest> requests = workload_.history;
+    for (BenchRequest& request : requests) request.output = 1;
+    LoadPlan plan = plan_of(requests, "history");
+    plan.times_s.assign(requests.size(), 0.0);
+    plan.max_concurrency = kHistoryConcurrency;
+    require_all(run_load(server_, plan), "a request of the history");
+  }
+
+  /// Until the server has let go of the requests that were abandoned.
+  void settle() const {
+    for (int i = 0; i < 100; ++i) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+      const auto counts = served_counts(server_, facts_);
+      if (!counts ? i == 10 : counts->unfinished == 0) return;
+    }
   }
 
   ServeContext context_of(double rate) const {
     ServeContext context;
     context.name = options_.name + " " + workload_.label;
     context.rate = rate;
-    if (rate == kNoRate) {
+    if (rate == ServeOptions::kOwnTimes) {
       context.rate = static_cast<double>(workload_.requests.size()) * options_.time_scale /
                      std::max(workload_.requests.back().at_s, 1e-9);
       context.name += concat(" time-scale", options_.time_scale);
@@ -257,7 +209,7 @@ class ServeBench {
                                     work, ceilings);
   }
 
-  Options options_;
+  ServeOptions options_;
   ProgressLine::Style style_;
   ServerAddress server_;
   ServedFacts facts_;
@@ -265,29 +217,80 @@ class ServeBench {
   PromptMaker prompts_;
 };
 
+/// Rates in turn, while there is time.
+class Rates {
+ public:
+  explicit Rates(const ServeOptions& options) : options_(options), search_(options.search) {}
+
+  void run(ServeBench& bench, BenchResults& results, bool print) {
+    while (const std::optional<double> rate = next()) {
+      const double begin_s = now_s(), span_s = bench.span_s(*rate);
+      if (options_.time_budget_s > 0 && begin_s + span_s + beside_s_ > options_.time_budget_s) {
+        std::fprintf(stderr, "no time is left for %s requests/s\n", decimal(*rate, 3).c_str());
+        return;
+      }
+      const bool held = bench.run(*rate, results, print);
+      beside_s_ = std::max(beside_s_, now_s() - begin_s - span_s);
+      if (search_) search_->tell(*rate, held);
+      if (held)
+        held_ = std::max(held_, *rate);
+      else
+        missed_ = std::min(missed_, *rate);
+      if (!held && options_.stop_at_miss && !search_) return;
+    }
+  }
+
+  void report(BenchResults& results, bool print) const {
+    if (!options_.objectives.any() || !options_.is_sweep) return;
+    const std::string name = options_.name.empty() ? "sweep" : options_.name;
+    const auto add = [&](const char* metric, double value, const char* statistic) {
+      results.add({name, metric, "requests/s", value, 0, 0, false, tried_, statistic});
+    };
+    add("highest_rate_held", held_, "max");
+    if (std::isfinite(missed_)) add("lowest_rate_missed", missed_, "min");
+    if (!print) return;
+    std::printf("highest rate that holds the objectives: %s\n",
+                held_ > 0 ? concat(decimal(held_, 3), " requests/s").c_str() : "none");
+    if (std::isfinite(missed_))
+      std::printf("lowest rate that misses them: %s requests/s\n", decimal(missed_, 3).c_str());
+  }
+
+ private:
+  double now_s() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
+
+  std::optional<double> next() {
+    if (search_) {
+      const auto rate = search_->next();
+      tried_ += rate.has_value();
+      return rate;
+    }
+    if (tried_ == options_.rates.size()) return std::nullopt;
+    return options_.rates[tried_++];
+  }
+
+  const ServeOptions& options_;
+  std::optional<RateSearch> search_;
+  Clock::time_point start_ = Clock::now();
+  std::size_t tried_ = 0;
+  double held_ = 0, missed_ = std::numeric_limits<double>::infinity();
+  double beside_s_ = 0;  ///< Of a run, beside the time in which requests are sent.
+};
+
 }  // namespace
 
 int run_bench_serve(Ranks& ranks, const std::vector<std::string>& arguments) {
-  Options options;
-  if (!parse(ranks, arguments, options)) return 0;
-  const bool print = options.json != "-";
-  ServeBench bench(options, ProgressLine::automatic(ranks.session.under_launcher()));
+  const auto options = parse_serve_options(ranks.first(), arguments);
+  if (!options) return 0;
+  TANDEM_REQUIRE(ranks.control.size() == 1,
+                 "tandem bench serve is one client; start it without mpirun");
+  const bool print = options->json != "-";
+  Rates rates(*options);
+  ServeBench bench(*options, ProgressLine::automatic(ranks.session.under_launcher()));
   BenchResults results("serve", command_text(ranks, "bench serve", arguments));
   bench.warm_up();
-  double highest = 0;
-  for (const double rate : options.rates) {
-    const bool held = bench.run(rate, results, print);
-    if (held) highest = std::max(highest, rate);
-    if (!held && options.stop_at_miss) break;
-  }
-  if (options.objectives.any() && !options.rate_words.empty()) {
-    results.add({options.name.empty() ? "sweep" : options.name, "highest_rate_held", "requests/s",
-                 highest, 0, 0, false, options.rates.size(), "max"});
-    if (print)
-      std::printf("highest rate that holds the objectives: %s requests/s\n",
-                  highest > 0 ? decimal(highest, 3).c_str() : "none");
-  }
-  if (!options.json.empty()) results.write(options.json);
+  rates.run(bench, results, print);
+  rates.report(results, print);
+  if (!options->json.empty()) results.write(options->json);
   return 0;
 }
 

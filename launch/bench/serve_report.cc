@@ -30,6 +30,19 @@ double mean(const std::vector<double>& values) {
                               static_cast<double>(values.size());
 }
 
+std::string describe_cut(const LoadReport& report, const ServeContext& context) {
+  std::string text;
+  const auto add = [&](const char* name, std::int64_t count, double limit_ms) {
+    if (limit_ms > 0)
+      text += concat(text.empty() ? "" : ", ", name, " > ", decimal(limit_ms, 0), " ms of ", count);
+  };
+  add("TTFT", context.misses.ttft, context.objectives.ttft_ms);
+  add("TPOT", context.misses.tpot, context.objectives.tpot_ms);
+  add("E2EL", context.misses.e2el, context.objectives.e2el_ms);
+  return concat("ended after ", decimal(report.seconds, 1), " s, with ", report.abandoned,
+                " requests unfinished, because a p99 cannot hold any more (", text, "): missed\n");
+}
+
 std::string verdict(const char* name, const std::vector<double>& sorted, double limit) {
   if (limit <= 0) return {};
   const double value = quantile(sorted, 0.99);
@@ -43,7 +56,7 @@ bool holds(const LoadReport& report, const Objectives& objectives) {
   const auto within = [](const std::vector<double>& sorted, double limit) {
     return limit <= 0 || quantile(sorted, 0.99) <= limit;
   };
-  return report.completed > 0 && report.failed == 0 &&
+  return report.completed > 0 && report.failed == 0 && report.abandoned == 0 &&
          within(report.due_ttft_ms, objectives.ttft_ms) &&
          within(report.tpot_ms, objectives.tpot_ms) &&
          within(report.due_e2el_ms, objectives.e2el_ms);
@@ -77,6 +90,7 @@ std::string describe(const LoadReport& report, const ServeContext& context) {
     text += concat("prompt tokens reused ", decimal(100 * *context.reuse, 1), " %, preemptions ",
                    context.preemptions, "\n");
   const Objectives& wanted = context.objectives;
+  if (report.abandoned > 0) return text + describe_cut(report, context);
   if (!wanted.any()) return text;
   text +=
       concat("goodput ", decimal(report.per_s(static_cast<double>(report.good)), 3), " requests/s");
@@ -97,6 +111,11 @@ void add_rows(const LoadReport& report, const ServeContext& context, BenchResult
   const auto rate = [&](const char* metric, const char* unit, double value, double ceiling = 0) {
     add(metric, unit, "mean", static_cast<std::size_t>(report.completed), value, ceiling);
   };
+  if (report.abandoned > 0) {
+    // Latencies of those that were answered in time say nothing about the others.
+    rate("abandoned", "requests", static_cast<double>(report.abandoned));
+    return rate("objectives_held", "bool", 0);
+  }
   const auto output = static_cast<double>(report.output_tokens);
   const double total = output + static_cast<double>(report.prompt_tokens);
   rate("request_throughput", "requests/s", report.per_s(static_cast<double>(report.completed)));

@@ -19,6 +19,7 @@ struct ServeContext {
   double floor_s = 0;           ///< Least time for the same work; 0: not known.
   std::optional<double> reuse;  ///< Share of prompt tokens found in the prefix cache.
   std::int64_t preemptions = 0;
+  Misses misses;  ///< Of a run that was cut short.
 };
 
 /// True when the p99 of TTFT, TPOT and E2EL are within the objectives and nothing failed.

@@ -56,6 +56,7 @@ std::optional<ServedCounts> served_counts(const ServerAddress& server, const Ser
   counts.prefix_queries = number(status, "prefix_queries_tokens");
   counts.prefix_hits = number(status, "prefix_hits_tokens");
   counts.preemptions = number(status, "preemptions");
+  counts.unfinished = number(status, "running") + number(status, "waiting");
   const json::value* ranks = status.if_contains("ranks");
   if (ranks != nullptr && ranks->is_array() && !ranks->get_array().empty()) {
     counts.ranks = static_cast<std::int64_t>(ranks->get_array().size());

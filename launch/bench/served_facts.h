@@ -26,6 +26,7 @@ ServedFacts served_facts(const ServerAddress& server);
 struct ServedCounts {
   std::int64_t ranks = 0, steps = 0, prefill_tokens = 0, prefix_queries = 0, prefix_hits = 0;
   std::int64_t preemptions = 0;
+  std::int64_t unfinished = 0;  ///< Requests that run or wait now.
   std::string device;
 };
 std::optional<ServedCounts> served_counts(const ServerAddress& server, const ServedFacts& facts);

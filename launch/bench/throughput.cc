@@ -116,7 +116,10 @@ int run_bench_throughput(Ranks& ranks, const std::vector<std::string>& arguments
   const std::string device = choose_device(ranks, options->engine.device);
   const runtime::EngineConfig config = engine_config(ranks, options->engine, source.config, device);
   std::int64_t left_out = 0;
-  ranks.control.together([&] { keep_fitting(workload, config.max_model_len, &left_out); });
+  ranks.control.together([&] {
+    keep_fitting(workload, config.max_model_len, &left_out);
+    choose_prompts(workload, options->workload);
+  });
   const MadeEngine made =
       make_engine(ranks, device, options->engine, source.config, source.checkpoint, config);
   runtime::EngineLoop loop(

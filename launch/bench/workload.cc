@@ -35,7 +35,8 @@ Workload random_workload(const WorkloadOptions& options) {
     const auto high = static_cast<std::int32_t>(std::ceil(middle * (1 + options.range_ratio)));
     return std::uniform_int_distribution<std::int32_t>(std::max(low, 1), std::max(high, 1))(random);
   };
-  const std::int64_t count = options.num_prompts > 0 ? options.num_prompts : 1000;
+  const std::int64_t count =
+      options.skip_prompts + (options.num_prompts > 0 ? options.num_prompts : 1000);
   for (std::int64_t i = 0; i < count; ++i) {
     BenchRequest request;
     request.number = i;
@@ -73,20 +74,22 @@ void WorkloadOptions::add_to(po::options_description& options) {
       "trace-sample", po::value(&trace_sample)->default_value(1, "1"),
       "share of a trace's conversations to keep, each with all its turns")(
       "num-prompts", po::value(&num_prompts)->default_value(0, "1000, or all of a file"),
-      "requests")("input-len,random-input-len", po::value(&input_len)->default_value(input_len),
-                  "random: prompt tokens")("output-len",
-                                           po::value(&output_len)->default_value(output_len),
-                                           "tokens of an answer, where the data set does not say")(
+      "requests")("skip-prompts", po::value(&skip_prompts)->default_value(0),
+                  "requests to pass over before the first")(
+      "input-len,random-input-len", po::value(&input_len)->default_value(input_len),
+      "random: prompt tokens")("output-len", po::value(&output_len)->default_value(output_len),
+                               "tokens of an answer, where the data set does not say")(
       "random-range-ratio", po::value(&range_ratio)->default_value(0, "0"),
       "random: lengths lie in [(1 - r) len, (1 + r) len]")(
       "random-prefix-len", po::value(&prefix_len)->default_value(0),
       "random: tokens in front that all prompts share")("seed", po::value(&seed)->default_value(0),
-                                                        "seed of lengths, tokens and arrivals");
+                                                        "seed of lengths and arrivals");
   options.add(data);
 }
 
 void WorkloadOptions::validate() const {
   TANDEM_REQUIRE(num_prompts >= 0, "--num-prompts must be at least 1, not ", num_prompts);
+  TANDEM_REQUIRE(skip_prompts >= 0, "--skip-prompts must not be negative: ", skip_prompts);
   TANDEM_REQUIRE(input_len > 0, "--input-len must be at least 1, not ", input_len);
   TANDEM_REQUIRE(output_len > 0, "--output-len must be at least 1, not ", output_len);
   TANDEM_REQUIRE(prefix_len >= 0, "--random-prefix-len must not be negative: ", prefix_len);
@@ -116,13 +119,8 @@ Workload make_workload(const WorkloadOptions& options) {
     workload.has_lengths = false;
     workload.label = options.dataset_name;
   }
-  if (options.num_prompts > 0 &&
-      options.num_prompts < static_cast<std::int64_t>(workload.requests.size()))
-    workload.requests.resize(static_cast<std::size_t>(options.num_prompts));
   TANDEM_REQUIRE(!workload.requests.empty(), workload.label,
                  " has no request; use a larger file or --trace-sample 1");
-  const double first = workload.requests.front().at_s;
-  for (BenchRequest& request : workload.requests) request.at_s -= first;
   return workload;
 }
 
@@ -136,16 +134,40 @@ void keep_fitting(Workload& workload, std::int32_t max_model_len, std::int64_t* 
                  " tokens; serve with a larger --max-model-len or choose shorter requests");
 }
 
+void choose_prompts(Workload& workload, const WorkloadOptions& options, std::int64_t history) {
+  std::vector<BenchRequest>& requests = workload.requests;
+  const auto size = static_cast<std::int64_t>(requests.size());
+  TANDEM_REQUIRE(options.skip_prompts < size, "--skip-prompts ", options.skip_prompts,
+                 " leaves none of the ", size, " requests of ", workload.label,
+                 "; pass over fewer");
+  const auto first = requests.begin() + options.skip_prompts;
+  workload.history.assign(first - std::min(history, options.skip_prompts), first);
+  requests.erase(requests.begin(), first);
+  if (options.num_prompts > 0 && options.num_prompts < size - options.skip_prompts)
+    requests.resize(static_cast<std::size_t>(options.num_prompts));
+  if (options.skip_prompts > 0) workload.label += concat(" from", options.skip_prompts);
+  const double begin = requests.front().at_s;
+  for (BenchRequest& request : requests) request.at_s -= begin;
+}
+
+void PromptMaker::last(const std::vector<BenchRequest>& requests) {
+  for (const BenchRequest& request : requests)
+    lasting_.insert(request.blocks.begin(), request.blocks.end());
+}
+
 std::vector<std::int32_t> PromptMaker::tokens(const BenchRequest& request) const {
   std::vector<std::int32_t> ids;
   ids.reserve(static_cast<std::size_t>(request.input));
   const std::uint64_t run = mix(seed_, run_);
+  const std::uint64_t always = mix(seed_, ~std::uint64_t{0});
   const std::uint64_t own = mix(run, ~static_cast<std::uint64_t>(request.number));
   for (std::int32_t i = 0; i < request.input; ++i) {
     const auto block = static_cast<std::size_t>(i / kBlockTokens);
     std::uint64_t key = i < request.prefix ? run : own;
-    if (block < request.blocks.size())
-      key = mix(mix(run, 1), static_cast<std::uint64_t>(request.blocks[block]));
+    if (block < request.blocks.size()) {
+      const std::int64_t id = request.blocks[block];
+      key = mix(mix(lasting_.contains(id) ? always : run, 1), static_cast<std::uint64_t>(id));
+    }
     const std::uint64_t bits = mix(key, static_cast<std::uint64_t>(i)) >> 33;
     ids.push_back(static_cast<std::int32_t>(bits % static_cast<std::uint64_t>(vocab_size_)));
   }

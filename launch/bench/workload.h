@@ -7,6 +7,7 @@
 #include <boost/program_options.hpp>
 #include <cstdint>
 #include <string>
+#include <unordered_set>
 #include <vector>
 
 namespace tandem::launch {
@@ -25,6 +26,7 @@ struct BenchRequest {
 struct WorkloadOptions {
   std::string dataset_name = "random", dataset_path, trace;
   std::int64_t num_prompts = 0;  ///< 0: 1000, or all of a file
+  std::int64_t skip_prompts = 0;
   std::int32_t input_len = 1024, output_len = 128, prefix_len = 0;
   double range_ratio = 0, trace_sample = 1;
   std::uint64_t seed = 0;
@@ -36,23 +38,31 @@ struct WorkloadOptions {
 
 struct Workload {
   std::vector<BenchRequest> requests;
-  bool timed = false;       ///< `at_s` is set.
+  std::vector<BenchRequest> history;  ///< Came just before the first of `requests`.
+  bool timed = false;                 ///< `at_s` is set.
   bool has_lengths = true;  ///< The data set says how long answers are: they are not cut short.
   std::string label;        ///< "random in1024 out128", for results
 };
 
-/// Reads and samples; ConfigError when a file is missing or a line is wrong (named by its number).
+/// Reads and samples, all there is; ConfigError when a file is missing or a line is wrong (named by
+/// its number).
 Workload make_workload(const WorkloadOptions& options);
 
 /// Requests that fit into `max_model_len` tokens; how many do not is returned through `left_out`.
 void keep_fitting(Workload& workload, std::int32_t max_model_len, std::int64_t* left_out);
 
+/// Passes over `--skip-prompts` requests, of which the last `history` are kept as such, and keeps
+/// `--num-prompts` of the rest. ConfigError when none is left.
+void choose_prompts(Workload& workload, const WorkloadOptions& options, std::int64_t history = 0);
+
 /// Makes prompts. Tokens are a function of (seed, run, block or request, place), so another `run`
-/// finds nothing of this one in a prefix cache.
+/// finds nothing of this one in a prefix cache, but those of requests that were said to `last`.
 class PromptMaker {
  public:
   PromptMaker(std::int64_t vocab_size, std::uint64_t seed) : vocab_size_(vocab_size), seed_(seed) {}
   void next_run() { ++run_; }
+  /// From now on all runs have the same tokens for the blocks of `requests`.
+  void last(const std::vector<BenchRequest>& requests);
   std::vector<std::int32_t> tokens(const BenchRequest& request) const;
   /// About `request.input` tokens as English words, for servers that only take text.
   std::string words(const BenchRequest& request) const;
@@ -60,6 +70,7 @@ class PromptMaker {
  private:
   std::int64_t vocab_size_;
   std::uint64_t seed_, run_ = 0;
+  std::unordered_set<std::int64_t> lasting_;
 };
 
 /// Seconds after the start at which `count` requests arrive at `rate` per second (infinite: all at

@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # The serving bars of one H200 with Llama 3 8B's shape: 256 concurrent requests of 1024 + 1024 tokens
 # in a steady state (about 60 s: 10 s of prompts, 2 + 30 s counted), and what prefix reuse is worth on
-# Mooncake's trace (about 140 s: two servers, 80 requests at each of four rates).
+# Mooncake's trace (at most 330 s, see mooncake_reuse.sh for what can be set).
 #   tests/bench/serving_h200.sh steady | mooncake TRACE
 # TANDEM names the program, OUT the folder for results; MODEL another model (its options follow).
 set -euo pipefail
@@ -21,10 +21,10 @@ case $what in
   mooncake)
     trace=$1
     shift
-    # Prefill chunks of 512 beside answers: with more a step at 32k tokens of context takes 50 ms.
-    REQUESTS=${REQUESTS:-80} exec timeout 300 bash "$root/tests/bench/mooncake_reuse.sh" "$trace" \
-      "${RATES_OFF:-2 2.4}" "${RATES_ON:-2.6 3.2}" "${model[@]}" --max-model-len "${MAX_MODEL_LEN:-32768}" \
-      --max-num-seqs 128 --max-num-mixed-tokens 512 "$@"
+    # Prefill chunks of 1024 beside answers: a step then takes 25 to 40 ms, and 50 are allowed.
+    exec timeout 330 bash "$root/tests/bench/mooncake_reuse.sh" "$trace" "${model[@]}" \
+      --max-model-len "${MAX_MODEL_LEN:-32768}" --max-num-seqs 128 \
+      --max-num-mixed-tokens "${MIXED_TOKENS:-1024}" "$@"
     ;;
   *)
     echo "serving_h200.sh steady | mooncake TRACE, not $what" >&2

@@ -3,6 +3,7 @@
 bench throughput` in its two forms."""
 
 import json
+import os
 import pathlib
 import shutil
 import subprocess
@@ -77,11 +78,91 @@ class BenchServe(unittest.TestCase):
         # Three of six prompts find the three full chunks of 64 tokens of an equal one.
         self.assertEqual(shares, [3 * 192 / (6 * 200)] * 2)
 
+    def middle_of_a_trace(self):
+        """Four requests that find the three full chunks of one of the four before them."""
+        trace = pathlib.Path(self.folder.name) / "middle.jsonl"
+        trace.write_text("".join(json.dumps(
+            {"timestamp": 100 * i, "input_length": 200, "output_length": 4, "hash_ids": [i % 4]})
+            + "\n" for i in range(8)))
+        return trace
+
+    def test_history_fills_the_prefix_cache_before_each_rate(self):
+        arguments = ["--trace", f"mooncake:{self.middle_of_a_trace()}", "--request-rate", "10",
+                     "10", "--num-warmups", "0", "--skip-prompts", "4", "--json", "-"]
+        for history, share in ["0", 0], ["2", 2 * 192 / 800], ["4", 192 / 200]:
+            code, out, error = bench("serve", "--base-url", self.url, "--prefix-history", history,
+                                     *arguments)
+            self.assertEqual(code, 0, error)
+            found = [(row["case"], row["value"]) for row in json.loads(out)["rows"]
+                     if row["metric"] == "prompt_tokens_reused"]
+            self.assertEqual(found, [("tiny mooncake trace from4 rate10", share)] * 2)
+
+    def test_a_rate_that_cannot_hold_is_cut_short(self):
+        code, out, error = bench(
+            "serve", "--base-url", self.url, "--num-prompts", "40", "--input-len", "9",
+            "--output-len", "3", "--request-rate", "2", "3", "--goodput", "ttft:0.001",
+            "--stop-at-miss", "--json", "-")
+        self.assertEqual(code, 0, error)
+        found = rows(json.loads(out))
+        case = "tiny random in9 out3 rate2"
+        self.assertEqual({key[0] for key in found}, {case, "sweep"})
+        self.assertGreater(found[case, "abandoned", "mean"]["value"], 0)
+        self.assertEqual(found[case, "objectives_held", "mean"]["value"], 0)
+        self.assertEqual(found["sweep", "highest_rate_held", "max"]["value"], 0)
+        self.assertEqual(found["sweep", "lowest_rate_missed", "min"]["value"], 2)
+        self.assertEqual(self.server.status()["running"], 0)
+
+    def test_the_highest_rate_is_searched_while_there_is_time(self):
+        arguments = ["serve", "--base-url", self.url, "--num-prompts", "6", "--input-len", "9",
+                     "--output-len", "3", "--goodput", "ttft:60000", "--find-rate", "200", "400",
+                     "--rate-tolerance", "3"]
+        code, out, error = bench(*arguments)
+        self.assertEqual(code, 0, error)
+        self.assertEqual([line.split("rate")[1] for line in out.splitlines()
+                          if line.startswith("==")], ["200", "400"])
+        self.assertIn("highest rate that holds the objectives: 400.000 requests/s", out)
+        code, out, error = bench(*arguments, "--time-budget", "0.000001")
+        self.assertEqual(code, 0, error)
+        self.assertIn("no time is left for 200.000 requests/s", error)
+        self.assertIn("highest rate that holds the objectives: none", out)
+
+    def test_what_prefix_reuse_is_worth(self):
+        out = pathlib.Path(self.folder.name) / "mooncake"
+        out.mkdir()
+        choices = {"OUT": out, "TANDEM": served.TANDEM, "SAMPLE": 1, "SKIP": 4, "HISTORY": 4,
+                   "REQUESTS": 4, "LOW": 100, "HIGH": 200, "TOLERANCE": 3, "AIM": 1.5,
+                   "LATENCY": "ttft:60000 tpot:60000"}
+        run = subprocess.run(
+            ["bash", served.SOURCE / "tests/bench/mooncake_reuse.sh", self.middle_of_a_trace(),
+             "--model", self.model, "--load-format", "dummy", "--device", "cpu", "--threads", "1"],
+            env={**os.environ, **{name: str(value) for name, value in choices.items()}},
+            capture_output=True, text=True, timeout=120)
+        self.assertEqual(run.returncode, 0, run.stderr)
+        self.assertIn("reuse off holds 200 requests/s and misses None, on holds 450 and misses None",
+                      run.stdout)
+        table = [line for line in run.stdout.splitlines() if line.startswith("| reuse-")]
+        self.assertEqual([line.split("|")[5].strip() for line in table],
+                         ["0 %"] * 2 + ["96 %"] * 2, run.stdout)
+
+    def test_prompts_of_an_earlier_bench_are_not_found_again(self):
+        for _ in range(2):
+            code, out, error = bench("serve", "--base-url", self.url, "--num-prompts", "4",
+                                     "--input-len", "200", "--output-len", "2", "--json", "-")
+            self.assertEqual(code, 0, error)
+            shares = [row["value"] for row in json.loads(out)["rows"]
+                      if row["metric"] == "prompt_tokens_reused"]
+            self.assertEqual(shares, [0])
+
     def test_wrong_use_is_one_sentence(self):
         for arguments, word in [
                 (["--request-rate", "0"], "requests per second"), (["--goodput", "ttft"], "ttft:5000"),
                 (["--trace", "x:y"], "mooncake:FILE"), (["--dataset-name", "custom"], "--dataset-path"),
                 (["--base-url", "http://127.0.0.1:1"], "start the server first"),
+                (["--find-rate", "1", "2"], "--goodput ttft:5000"),
+                (["--find-rate", "2", "1", "--goodput", "ttft:9"], "above the first"),
+                (["--prefix-history", "1"], "--skip-prompts"),
+                (["--trace", f"mooncake:{self.middle_of_a_trace()}", "--skip-prompts", "8",
+                  "--base-url", self.url], "leaves none of the 8"),
                 (["--endpoint", "/v1/chat/completions", "--base-url", self.url, "--input-len", "9"],
                  "no tokenizer")]:
             code, _, error = bench("serve", *arguments)

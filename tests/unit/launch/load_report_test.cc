@@ -106,6 +106,59 @@ TEST(LoadReport, FailuresAreCountedByTheirText) {
   EXPECT_FALSE(holds(report, {}));
 }
 
+TEST(Misses, WhatIsUnderWayMissesWhenItsTimeIsOver) {
+  const Objectives objectives = parse_objectives({"ttft:1000", "tpot:100"});
+  RequestRecord waiting;  // Due at 2.0, without a token.
+  waiting.scheduled_s = 2;
+  RequestRecord failed = record(0, 0, {9});
+  failed.error = "HTTP 429: busy";
+  const std::vector<RequestRecord> records{record(0, 0, {0.5, 1.5}), record(0, 0, {1.5, 1.55}),
+                                           waiting, failed};
+  const Misses early = count_misses(records, 2.9, objectives),
+               late = count_misses(records, 3.1, objectives);
+  EXPECT_EQ(early.ttft, 1);
+  EXPECT_EQ(late.ttft, 2);
+  EXPECT_EQ(late.tpot, 1);
+  EXPECT_EQ(late.e2el, 0);
+}
+
+TEST(Misses, ARunIsHopelessExactlyWhenItsP99IsOver) {
+  for (const std::size_t requests : {1, 2, 50, 100, 101, 102, 201, 1000}) {
+    std::size_t over = 0;
+    // All that missed are just above the limit, all others just at it: no p99 comes nearer.
+    const auto p99 = [&] {
+      std::vector<double> sorted(requests, 1.0);
+      std::fill(sorted.end() - static_cast<std::ptrdiff_t>(over), sorted.end(), 1e6);
+      return quantile(sorted, 0.99);
+    };
+    while (!hopeless({static_cast<std::int64_t>(over), 0, 0}, requests)) ++over;
+    EXPECT_GT(p99(), 1e6 - 1) << requests;
+    // One fewer, and the p99 lies between a value that holds and one that does not.
+    over -= 1;
+    EXPECT_LT(p99(), 1e6) << requests;
+  }
+  EXPECT_FALSE(hopeless({9, 9, 9}, 0));
+}
+
+TEST(LoadReport, ARunThatWasCutShortHoldsNothingAndShowsNoLatencies) {
+  RequestRecord left;
+  left.abandoned = true;
+  const Objectives objectives = parse_objectives({"ttft:9000"});
+  const LoadReport report = summarise({record(1, 1, {1.5, 1.9}), left}, objectives);
+  EXPECT_EQ(report.completed, 1);
+  EXPECT_EQ(report.failed, 0);
+  EXPECT_EQ(report.abandoned, 1);
+  EXPECT_FALSE(holds(report, objectives));
+  ServeContext context;
+  context.objectives = objectives;
+  context.misses.ttft = 2;
+  EXPECT_NE(describe(report, context).find("1 requests unfinished"), std::string::npos);
+  EXPECT_NE(describe(report, context).find("TTFT > 9000 ms of 2"), std::string::npos);
+  BenchResults results("serve", "");
+  add_rows(report, context, results);
+  EXPECT_EQ(boost::json::serialize(results.json()).find("ttft_ms"), std::string::npos);
+}
+
 TEST(Deadlines, EarlinessIsSlackAndLatenessMissesWhatPassed) {
   // Due at 1.0, 1.1, 1.2: all met thanks to the early first token.
   const Deadlines early = count_deadlines(record(0, 0, {0.5, 1.05, 1.15}), 1, 0.1);

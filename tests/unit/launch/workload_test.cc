@@ -79,7 +79,8 @@ TEST(Workload, MooncakeBlocksBecomeEqualTokens) {
           "\n"
           R"({"timestamp": 5500, "input_length": 1030, "output_length": 3, "hash_ids": [0, 2, 8]})"
           "\n");
-  const Workload workload = make_workload(options);
+  Workload workload = make_workload(options);
+  choose_prompts(workload, options);
   ASSERT_EQ(workload.requests.size(), 3u);
   EXPECT_EQ(workload.requests[0].at_s, 0.0);
   EXPECT_EQ(workload.requests[1].at_s, 3.0);
@@ -103,7 +104,8 @@ TEST(Workload, AzureTimesAreSecondsAfterTheFirst) {
       write(folder,
             "TIMESTAMP,ContextTokens,GeneratedTokens\r\n2023-11-16 23:59:59.5000000,374,44\r\n"
             "2023-11-17 00:00:01.2500000,396,109\r\n");
-  const Workload workload = make_workload(options);
+  Workload workload = make_workload(options);
+  choose_prompts(workload, options);
   ASSERT_EQ(workload.requests.size(), 2u);
   EXPECT_EQ(workload.requests[0].input, 374);
   EXPECT_DOUBLE_EQ(workload.requests[1].at_s, 1.75);
@@ -164,6 +166,56 @@ TEST(Workload, WhatDoesNotFitIsLeftOut) {
   EXPECT_EQ(left_out, 1);
   EXPECT_EQ(workload.requests.size(), 2u);
   EXPECT_NE(fault([&] { keep_fitting(workload, 5, &left_out); }), "nothing was wrong");
+}
+
+Workload five_prompts() {
+  Workload workload;
+  workload.label = "five";
+  for (int i = 0; i < 5; ++i) {
+    BenchRequest request;
+    request.number = i;
+    request.at_s = 10 + i;
+    request.input = 600;
+    request.blocks = {i / 2, 100 + i};
+    workload.requests.push_back(request);
+  }
+  return workload;
+}
+
+TEST(Workload, PromptsAreChosenInTheMiddleAndTheirHistoryIsKept) {
+  Workload workload = five_prompts();
+  WorkloadOptions options;
+  options.skip_prompts = 3;
+  options.num_prompts = 1;
+  choose_prompts(workload, options, 2);
+  ASSERT_EQ(workload.requests.size(), 1u);
+  EXPECT_EQ(workload.requests[0].number, 3);
+  EXPECT_EQ(workload.requests[0].at_s, 0);
+  ASSERT_EQ(workload.history.size(), 2u);
+  EXPECT_EQ(workload.history[0].number, 1);
+  EXPECT_EQ(workload.label, "five from3");
+  options.skip_prompts = 5;
+  Workload all = five_prompts();
+  EXPECT_NE(fault([&] { choose_prompts(all, options); }).find("pass over fewer"),
+            std::string::npos);
+}
+
+TEST(Workload, TokensOfTheHistoryLastOverRuns) {
+  Workload workload = five_prompts();
+  WorkloadOptions options;
+  options.skip_prompts = 3;
+  choose_prompts(workload, options, 2);
+  PromptMaker prompts(5000, 3);
+  prompts.last(workload.history);
+  const auto before = prompts.tokens(workload.history[1]);
+  const auto next = prompts.tokens(workload.requests[0]);
+  prompts.next_run();
+  EXPECT_EQ(prompts.tokens(workload.history[1]), before);
+  const auto after = prompts.tokens(workload.requests[0]);
+  // Request 3 shares its first block with request 2; its second block is its own.
+  EXPECT_TRUE(std::equal(before.begin(), before.begin() + 512, after.begin()));
+  EXPECT_TRUE(std::equal(next.begin(), next.begin() + 512, after.begin()));
+  EXPECT_NE(next[512], after[512]);
 }
 
 TEST(ArrivalTimes, MeanRateIsExactAndBurstinessShapesTheGaps) {
