@@ -16,7 +16,13 @@ namespace {
 constexpr std::int64_t kFlushBytes = std::int64_t{128} << 20;  // more than L2 holds
 constexpr int kTimedRuns = 5;
 constexpr std::int64_t kUntimedRows = 2;  // up to these the streaming kernel is taken untimed
-constexpr float kFusedGainUs = 1.5f;      // what fusing the next kernel is worth
+
+/// What it is worth that the next kernel is part of this one: few rows' norm, rotary embedding or
+/// activation are short; logits are only stored.
+float fused_gain_us(const MatmulShape& shape) {
+  if (shape.m <= kGemvMaxRows) return 1.5f;
+  return shape.out == DType::kF32 ? 0.0f : 3.0f;
+}
 
 /// Median time with weights that come from memory.
 float time_us(Context<Cuda>& ctx, void* flush, const std::function<void()>& body) {
@@ -48,7 +54,7 @@ bool DecodeChoice::streaming(Context<Cuda>& ctx, bool tuning, const MatmulShape&
   bool launched = true;
   const float own =
       time_us(ctx, flush.as<void>(), [&] { launched = launch_streaming(ctx, shape, x, w, y); });
-  const bool choice = launched && own <= library + kFusedGainUs;
+  const bool choice = launched && own <= library + fused_gain_us(shape);
   log_debug("matmul m ", shape.m, " n ", shape.n, " k ", shape.k, ": streaming ", own,
             " us, cuBLASLt ", library, " us");
   return chosen_.emplace(bucket, choice).first->second;

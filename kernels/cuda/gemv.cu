@@ -18,8 +18,7 @@ bool streams_weights(Context<Cuda>& ctx, const MatmulShape& shape, const void* x
                      void* y) {
   if (!can_stream(ctx, shape, x, w)) return false;
   if (ctx.options().decode_matmul == DecodeMatmul::kStreaming) return true;
-  // Skinny kernels are taken where they are asked for, until they have run for long enough.
-  return shape.m <= kGemvMaxRows && ctx.cublaslt().prefers_streaming(ctx, shape, x, w, y);
+  return ctx.cublaslt().prefers_streaming(ctx, shape, x, w, y);
 }
 
 bool gemv_fits(std::int64_t m, std::int64_t k) {

@@ -195,12 +195,15 @@ class SkinnyConsumer {
     }
     pin_registers(d);
   }
-  /// A pass for which the warpgroup has no rows.
+  /// A pass for which the warpgroup has no rows. Its warps keep together, as wgmma keeps them in
+  /// `multiply`: one that came late to a stage handed back by another could find it two rounds on,
+  /// where the parity that it waits for is past.
   __device__ __forceinline__ void skip() {
     for (int i = 0; i < args_.stages; ++i, advance()) {
       if (!is_mine(i)) continue;
       w_.wait_full();
       x_.wait_full();
+      named_sync(1 + threadIdx.x / 128, 128);
       hand_back();
     }
   }

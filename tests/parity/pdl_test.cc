@@ -31,7 +31,7 @@ TEST_F(Pdl, ChainGivesTheSameBits) {
   sizes.layers = 3;
   Model model(plain, random, sizes);
   const Buffer<T, Cuda> noise = random.make(64 << 20), noise_copy = random.make(64 << 20);
-  for (const int rows : {1, 4, 8, 32}) {
+  for (const int rows : {1, 4, 8, 16, 32, 64}) {
     Batch batch(plain, random, sizes, rows, 200);
     const Buffer<T, Cuda> residual = random.make(batch.residual.size()),
                           normed = random.make(batch.normed.size());
