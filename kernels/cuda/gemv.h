@@ -67,6 +67,14 @@ bool can_stream(Context<Cuda>& ctx, const MatmulShape& shape, const void* x, con
 /// y is the plain product's place, written when the choice is made by timing.
 bool streams_weights(Context<Cuda>& ctx, const MatmulShape& shape, const void* x, const void* w,
                      void* y);
+/// The same for an op to which a norm may have been left: without a streaming kernel that norm
+/// would be a kernel more, so that the choice was made when it was left.
+template <typename T>
+bool streams_with_norm(Context<Cuda>& ctx, const MatmulShape& shape, const void* x, const void* w,
+                       void* y, const DeferredNorm<T, Cuda>* deferred) {
+  if (deferred != nullptr && deferred->parts > 0) return can_stream(ctx, shape, x, w);
+  return streams_weights(ctx, shape, x, w, y);
+}
 /// The plain product with a streaming kernel, whatever the choice; false when it cannot.
 bool launch_streaming(Context<Cuda>& ctx, const MatmulShape& shape, const void* x, const void* w,
                       void* y);

@@ -31,7 +31,8 @@ struct GateUpEpilogue {
 template <typename T>
 bool gemv_gate_up(Context<Cuda>& ctx, const GateUpArgs<T, Cuda>& args) {
   const T* w = args.weight->data();
-  if (!streams_weights(ctx, matmul_shape(args.x, args.scratch), args.x.data, w, args.scratch.data))
+  if (!streams_with_norm(ctx, matmul_shape(args.x, args.scratch), args.x.data, w, args.scratch.data,
+                         args.deferred))
     return false;
   if (args.x.rows > kGemvMaxRows) {
     skinny_gate_up(ctx, args);

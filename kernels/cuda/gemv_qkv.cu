@@ -66,7 +66,8 @@ bool gemv_qkv(Context<Cuda>& ctx, const QkvArgs<T, Cuda>& args) {
   const bool rotates_whole_heads = args.rope.cos == nullptr || args.rope.rotary_dim == dim;
   if (dim % 2 != 0 || (args.x.rows > kGemvMaxRows && dim % 16 != 0) || !rotates_whole_heads ||
       args.q_norm.weight != nullptr || args.k_norm.weight != nullptr ||
-      !streams_weights(ctx, matmul_shape(args.x, args.qkv), args.x.data, w, args.qkv.data))
+      !streams_with_norm(ctx, matmul_shape(args.x, args.qkv), args.x.data, w, args.qkv.data,
+                         args.deferred))
     return false;
   if (args.x.rows > kGemvMaxRows) {
     skinny_qkv(ctx, args);
