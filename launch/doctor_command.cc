@@ -17,6 +17,7 @@
 #include "launch/doctor_rates.h"
 #include "launch/host_checks.h"
 #include "launch/host_facts.h"
+#include "launch/output_file.h"
 #include "launch/placement.h"
 
 namespace tandem::launch {
@@ -158,6 +159,7 @@ void print(const Report& report, bool as_json, bool color) {
 int run_doctor(Ranks& ranks, const std::vector<std::string>& arguments) {
   const auto options = parse(ranks, arguments);
   if (!options) return 0;
+  check_outputs(ranks, {{"--rates", options->rates}});
   std::optional<ClusterConfig> cluster;
   if (!options->cluster.empty()) cluster = read_cluster_config(options->cluster);
   const DeviceReport devices = query_devices();

@@ -7,8 +7,8 @@
 
 #include "kernels/device/cpu/context.h"
 #include "launch/bench/results.h"
+#include "launch/output_file.h"
 #include "launch/plan/rate_probe.h"
-#include "launch/svg_chart.h"
 #include "launch/text_table.h"
 
 namespace tandem::launch {

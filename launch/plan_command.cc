@@ -8,6 +8,7 @@
 #include "launch/bench/results.h"
 #include "launch/bench/scaling_jobs.h"
 #include "launch/launch_command.h"
+#include "launch/output_file.h"
 #include "launch/plan/plan_check.h"
 #include "launch/plan/plan_options.h"
 #include "launch/svg_chart.h"
@@ -168,6 +169,7 @@ void write_json(const Planner& planner, const std::vector<SizePlan>& plans,
 }
 
 int plan(const PlanOptions& options, const std::vector<std::string>& arguments) {
+  check_outputs({{"--json", options.json}, {"--sweep", options.sweep}});
   const Planner planner(options);
   std::vector<SizePlan> plans;
   for (const int size : planner.sizes)

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
-#include <fstream>
 
 #include "kernels/device/error.h"
 
@@ -201,12 +200,6 @@ std::string svg_page(const std::string& title, const std::string& note,
                   number(kHead + kHeight * static_cast<double>(i / 2)), ")\">\n", draw(charts[i]),
                   "</g>\n");
   return out + text_at(20, height - 14, note, "class=\"note\"") + "</svg>\n";
-}
-
-void write_text_file(const std::string& flag, const std::string& path, const std::string& text) {
-  std::ofstream file(path);
-  file << text;
-  TANDEM_REQUIRE(file.flush(), flag, " ", path, " cannot be written; name a writable file");
 }
 
 }  // namespace tandem::launch

@@ -35,7 +35,4 @@ std::string svg_page(const std::string& title, const std::string& note,
 /// and 2 and 5 times them when there are few.
 std::vector<double> nice_ticks(double low, double high, bool log);
 
-/// Writes `text` to `path`; ConfigError naming `flag` when it cannot be written.
-void write_text_file(const std::string& flag, const std::string& path, const std::string& text);
-
 }  // namespace tandem::launch

@@ -3,7 +3,6 @@
 
 #include <cmath>
 #include <cstdio>
-#include <fstream>
 #include <numeric>
 #include <optional>
 
@@ -12,6 +11,7 @@
 #include "launch/bench/domains_data.h"
 #include "launch/bench/results.h"
 #include "launch/command_line.h"
+#include "launch/output_file.h"
 #include "launch/text_table.h"
 
 namespace tandem::launch {
@@ -109,6 +109,7 @@ std::optional<Options> parse(Ranks& ranks, const std::vector<std::string>& argum
 int run_bench_domains(Ranks& ranks, const std::vector<std::string>& arguments) {
   auto options = parse(ranks, arguments);
   if (!options) return 0;
+  check_outputs({{"--json", options->json}, {"--svg", options->svg}});
   options->measure.progress = [](const DomainsPair& pair) {
     std::fprintf(stderr, "%s beside %s: %s\n", pair.victim.c_str(), pair.aggressor.c_str(),
                  verdict_text(judge(pair)).c_str());
@@ -129,9 +130,9 @@ int run_bench_domains(Ranks& ranks, const std::vector<std::string>& arguments) {
   if (!options->json.empty()) results.write(options->json);
   if (options->svg.empty()) return 0;
   const DeviceReport report = query_devices();
-  std::ofstream file(options->svg);
-  file << bench::domains_svg(data, report.devices.empty() ? "" : report.devices.front().name);
-  TANDEM_REQUIRE(file.flush(), "--svg ", options->svg, " cannot be written; name a writable file");
+  write_text_file(
+      "--svg", options->svg,
+      bench::domains_svg(data, report.devices.empty() ? "" : report.devices.front().name));
   return 0;
 }
 

@@ -14,6 +14,7 @@
 #include "launch/bench/work.h"
 #include "launch/bench/workload.h"
 #include "launch/command_line.h"
+#include "launch/output_file.h"
 #include "launch/text_table.h"
 #include "launch/waits/session.h"
 #include "runtime/engine_loop.h"
@@ -290,6 +291,7 @@ int run(Ranks& ranks, const std::string& kind, const std::vector<std::string>& a
   OutputOptions output;
   auto options = parse(ranks, kind, arguments, &output);
   if (!options) return 0;
+  check_outputs(ranks, {{"--json", output.json_path}});
   const int shards = take_shards(ranks, kind, options->engine);
   const std::vector<Shape> shapes = shapes_of(*options);
   fit_engine(*options, shapes);
@@ -306,6 +308,7 @@ int run(Ranks& ranks, const std::string& kind, const std::vector<std::string>& a
       make_engine(ranks, device, options->engine, source.config, source.checkpoint, config);
   const Ceilings ceilings =
       device == "cpu" ? measure_cpu_ceilings(config.threads) : gpu_ceilings(made.device_name);
+  ranks.control.barrier();  // or the first step would wait for the rank that measures longest
   const WaitsFacts facts{source.config.name, command_text(ranks, concat("bench ", kind), arguments),
                          0};
   const int ranks_run = ranks.control.size(), size = shards > 0 ? shards : ranks_run;

@@ -8,6 +8,7 @@
 
 #include "launch/bench/bench_engine.h"
 #include "launch/command_line.h"
+#include "launch/output_file.h"
 #include "runtime/engine_loop.h"
 
 namespace tandem::launch {
@@ -197,6 +198,7 @@ void run_cases(runtime::EngineLoop& loop, const Options& options, const std::str
 int run_bench_mixed(Ranks& ranks, const std::vector<std::string>& arguments) {
   const auto options = parse(ranks, arguments);
   if (!options) return 0;
+  check_outputs(ranks, {{"--json", options->json}});
   const BenchEngine bench = make_bench_engine(ranks, options->engine);
   // No prefix cache: every run computes its prompts.
   runtime::Engine& engine = *bench.made.engine;

@@ -10,6 +10,7 @@
 
 #include "launch/bench/bench_engine.h"
 #include "launch/command_line.h"
+#include "launch/output_file.h"
 #include "launch/text_table.h"
 
 namespace tandem::launch {
@@ -144,6 +145,7 @@ std::vector<std::string> add_setting(BenchResults& results, const std::string& n
 int run_bench_overlap(Ranks& ranks, const std::vector<std::string>& arguments) {
   const auto options = parse(ranks, arguments);
   if (!options) return 0;
+  check_outputs(ranks, {{"--json", options->json}});
   const BenchEngine bench = make_bench_engine(ranks, options->engine);
   const runtime::ModelConfig& model = bench.source.config;
   const int size = ranks.control.size();

@@ -9,6 +9,7 @@
 
 #include "kernels/device/device_info.h"
 #include "kernels/device/error.h"
+#include "launch/output_file.h"
 #include "launch/text_table.h"
 #include "launch/version.h"
 
@@ -176,9 +177,7 @@ void BenchResults::write(const std::string& path) const {
     std::fputs(text.c_str(), stdout);
     return;
   }
-  std::ofstream file(path);
-  file << text;
-  TANDEM_REQUIRE(file.flush(), "--json ", path, " cannot be written; name a writable file, or -");
+  write_text_file("--json", path, text);
 }
 
 }  // namespace tandem::launch

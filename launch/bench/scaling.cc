@@ -14,7 +14,7 @@
 #include "launch/bench/scaling_waits.h"
 #include "launch/child_process.h"
 #include "launch/launch_command.h"
-#include "launch/svg_chart.h"
+#include "launch/output_file.h"
 #include "runtime/text_file.h"
 #include "runtime/weights/model_path.h"
 
@@ -182,6 +182,7 @@ void write_results(const ScalingOptions& options, const Words& arguments,
 int start_bench_scaling(const std::string& program, const Words& arguments) {
   const auto options = parse_scaling_options(arguments);
   if (!options) return 0;
+  check_outputs({{"--json", options->json}, {"--csv", options->csv}, {"--svg", options->svg}});
   if (!options->results.empty()) {
     write_results(*options, arguments, read_results(options->results), {});
     return 0;

@@ -56,6 +56,9 @@ std::optional<ScalingOptions> parse_scaling_options(const Words& arguments) {
   all.add(own);
   if (!parse_or_help(/*print_help=*/true, "bench scaling", words, all)) return std::nullopt;
   options.latency.validate();
+  TANDEM_REQUIRE(options.latency.engine.tensor_parallel_size == 0,
+                 "bench scaling takes the numbers of ranks from --sizes; leave out "
+                 "--tensor-parallel-size");
   TANDEM_REQUIRE(options.rounds > 0, "--rounds must be at least 1, not ", options.rounds);
   const auto style = po::command_line_style::unix_style & ~po::command_line_style::allow_guessing;
   for (const auto& option : po::command_line_parser(words).options(all).style(style).run().options)

@@ -16,6 +16,7 @@
 #include "launch/bench/served_facts.h"
 #include "launch/bench/work.h"
 #include "launch/bench/workload.h"
+#include "launch/output_file.h"
 #include "launch/text_table.h"
 #include "runtime/weights/gguf_config.h"
 #include "runtime/weights/model_path.h"
@@ -283,6 +284,7 @@ int run_bench_serve(Ranks& ranks, const std::vector<std::string>& arguments) {
   if (!options) return 0;
   TANDEM_REQUIRE(ranks.control.size() == 1,
                  "tandem bench serve is one client; start it without mpirun");
+  check_outputs({{"--json", options->json}});
   const bool print = options->json != "-";
   Rates rates(*options);
   ServeBench bench(*options, ProgressLine::automatic(ranks.session.under_launcher()));

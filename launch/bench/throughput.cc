@@ -8,6 +8,7 @@
 #include "launch/bench/bench_engine.h"
 #include "launch/bench/engine_load.h"
 #include "launch/command_line.h"
+#include "launch/output_file.h"
 #include "launch/text_table.h"
 
 namespace tandem::launch {
@@ -110,6 +111,7 @@ int run_bench_throughput(Ranks& ranks, const std::vector<std::string>& arguments
   auto options = parse(ranks, arguments);
   if (!options) return 0;
   options->engine.validate(ranks.control.size(), "bench throughput");
+  check_outputs(ranks, {{"--json", options->json}});
   Workload workload;
   ranks.control.together([&] { workload = make_workload(options->workload); });
   const ModelSource source = open_model(ranks, options->engine);

@@ -107,12 +107,13 @@ WaitsReport read_report(const std::string& file) {
     }
     for (const json::value& phase : document.at("phases").as_array())
       report.phases.push_back(phase_from_json(phase));
+    for (const WaitPhase& phase : report.phases)
+      TANDEM_REQUIRE(phase.ranks.size() == report.hosts.size(), "ranks are missing");
     return report;
   } catch (const std::exception&) {
     throw ConfigError(concat(file,
                              " is no report of waits of this version; make one with tandem "
-                             "waits --model MODEL --waits ",
-                             file));
+                             "waits --model MODEL --waits waits.json"));
   }
 }
 

@@ -6,6 +6,7 @@
 
 #include "kernels/device/error.h"
 #include "launch/bench/results.h"
+#include "launch/output_file.h"
 #include "launch/waits/svg.h"
 #include "launch/waits/table.h"
 #include "launch/waits/trace.h"
@@ -13,11 +14,17 @@
 namespace tandem::launch {
 namespace {
 
-std::ofstream open_output(const std::string& file) {
-  std::ofstream out(file);
-  TANDEM_REQUIRE(out, "--waits cannot write ", file,
-                 "; name a file in a folder that exists, for example --waits waits.json");
-  return out;
+constexpr const char* kPicture = ".svg";
+constexpr const char* kTrace = ".trace.json";
+
+/// The report, its picture and its trace.
+std::vector<OutputFile> files_of(const std::string& file) {
+  for (const std::string ending : {kPicture, kTrace})
+    TANDEM_REQUIRE(!file.ends_with(ending), "--waits names the report, which is JSON, and ", file,
+                   " would be taken for what is written beside it; use --waits ",
+                   file.substr(0, file.size() - ending.size()), ".json");
+  return {
+      {"--waits", file}, {"--waits", beside(file, kPicture)}, {"--waits", beside(file, kTrace)}};
 }
 
 }  // namespace
@@ -36,12 +43,7 @@ std::string beside(const std::string& file, const std::string& ending) {
 WaitsSession::WaitsSession(Ranks& ranks, const WaitsOptions& options)
     : ranks_(ranks), options_(options) {
   if (!options_.wanted()) return;
-  // A file that cannot be written is said now, not after the run.
-  ranks.control.together([&] {
-    if (ranks.first() && !options_.file.empty())
-      for (const char* ending : {".json", ".svg", ".trace.json"})
-        open_output(ending == std::string(".json") ? options_.file : beside(options_.file, ending));
-  });
+  if (!options_.file.empty()) check_outputs(ranks, files_of(options_.file));
   recorder_ = std::make_unique<Recorder>();
   first_ = comm::measure_clock_offset(ranks.control);
 }
@@ -91,12 +93,14 @@ void WaitsSession::write(const std::vector<runtime::RankLog>& logs, const WaitsF
   std::fprintf(options_.table ? stdout : stderr, "%s%s", options_.table ? "" : "\n",
                waits_table(report).c_str());
   if (options_.file.empty()) return;
-  open_output(options_.file) << boost::json::serialize(to_json(report)) << "\n";
-  open_output(beside(options_.file, ".svg")) << waits_svg(report);
-  std::ofstream trace = open_output(beside(options_.file, ".trace.json"));
+  write_text_file("--waits", options_.file, boost::json::serialize(to_json(report)) + "\n");
+  write_text_file("--waits", beside(options_.file, kPicture), waits_svg(report));
+  std::ofstream trace(beside(options_.file, kTrace));
   write_trace(trace, logs, attribution);
+  TANDEM_REQUIRE(trace.flush(), "--waits ", beside(options_.file, kTrace),
+                 " cannot be written; is the disk full?");
   std::fprintf(stderr, "waits: %s, %s, %s (open in ui.perfetto.dev)\n", options_.file.c_str(),
-               beside(options_.file, ".svg").c_str(), beside(options_.file, ".trace.json").c_str());
+               beside(options_.file, kPicture).c_str(), beside(options_.file, kTrace).c_str());
 }
 
 }  // namespace tandem::launch

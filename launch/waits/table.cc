@@ -63,13 +63,17 @@ std::vector<Entry> entries_of(const WaitPhase& phase) {
   return list;
 }
 
+std::string rows_text(const WaitPhase& phase) {
+  return concat(std::round(phase.rows_per_step * 10) / 10,
+                phase.rows_per_step == 1 ? " row" : " rows");
+}
+
 std::string phase_head(const WaitPhase& phase) {
   const RankWaits& first = phase.ranks.front();
   std::string text =
       concat(phase.kind, ": ", phase.steps, phase.steps == 1 ? " step" : " steps", " of ",
              time_text(first.step_mean_us), " (median ", time_text(first.step_median_us), ", p99 ",
-             time_text(first.step_p99_us), "), ", std::round(phase.rows_per_step * 10) / 10,
-             phase.rows_per_step == 1 ? " row" : " rows", " each\n");
+             time_text(first.step_p99_us), "), ", rows_text(phase), " each\n");
   if (phase.unstamped_step_median_us > 0)
     text += concat("  steps without stamps: median ", time_text(phase.unstamped_step_median_us),
                    " (measuring cost ",
@@ -182,12 +186,19 @@ std::string waits_table(const WaitsReport& report) {
 }
 
 std::string compare_waits(const WaitsReport& before, const WaitsReport& after) {
-  std::string text;
+  std::string text, unequal;
+  if (before.model != after.model)
+    unequal += concat("\nmodel before: ", before.model, ", after: ", after.model, "\n");
   for (const WaitPhase& phase : before.phases)
-    if (const WaitPhase* other = find_phase(after, phase.kind))
+    if (const WaitPhase* other = find_phase(after, phase.kind)) {
       text += (text.empty() ? "" : "\n") + compare_phase(phase, *other);
+      const std::string rows = rows_text(phase), now = rows_text(*other);
+      if (rows != now)
+        unequal += concat("\na ", phase.kind, " step before: ", rows, ", after: ", now, "\n");
+    }
   TANDEM_REQUIRE(!text.empty(),
                  "the two reports have no kind of step in common; compare reports of equal work");
+  text += unequal;
   if (before.hosts.size() != after.hosts.size())
     text += concat("\nranks before: ", before.hosts.size(), ", after: ", after.hosts.size(),
                    "; of each row the slowest rank's time is shown\n");

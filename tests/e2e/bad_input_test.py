@@ -302,6 +302,25 @@ class BadInput(unittest.TestCase):
                 (["bench", "scaling", "--results", folder], "--results")):
             self.refuses(arguments, wanted, folder, ranks=(1,))
 
+    def test_results_that_could_not_be_written(self):
+        """Said before the work that would be lost."""
+        base = ["--model", str(MODEL), "--device", "cpu"]
+        gone = str(self.folder / "no" / "such.json")
+        for command, flag, ranks in ((["bench", "latency", *base], "--json", (1, 2)),
+                                     (["bench", "throughput", *base], "--json", (1, 2)),
+                                     (["bench", "mixed", *base], "--json", (1, 2)),
+                                     (["bench", "overlap", *base], "--json", (2,)),
+                                     (["bench", "scaling", *base, "--sizes", "1", "2"], "--csv", (1,)),
+                                     (["doctor", "--device", "cpu"], "--rates", (1, 2)),
+                                     (["waits", *base], "--waits", (1, 2)),
+                                     (["generate", *base, "--prompt", "Hi"], "--waits", (1, 2)),
+                                     (["serve", *base], "--waits", (1,))):
+            self.refuses([*command, flag, gone], flag, gone, "cannot be written", "name a file",
+                         ranks=ranks)
+        for path in ("x.svg", "./x.svg"):
+            self.refuses(["bench", "scaling", *base, "--sizes", "1", "2", "--csv", "x.svg", "--svg",
+                          path], "--svg and --csv both name", "a file of its own", ranks=(1,))
+
     def test_values_out_of_range(self):
         for more, wanted in ((["--max-tokens", "many"], "--max-tokens"),
                              (["--max-tokens", "0"], "--max-tokens"),

@@ -104,6 +104,7 @@ class Scaling(unittest.TestCase):
                 (["--model", MODEL, "--sizes", "1", "99"], "tensor-parallel"),
                 (["--model", MODEL, "--sizes", "1"], "at least two numbers of ranks"),
                 (["--model", MODEL, "--size", "1", "2"], "did you mean --sizes?"),
+                ([*SMALL, "--tensor-parallel-size", "2"], "the numbers of ranks from --sizes"),
                 (["--sizes", "1", "2"], "no model was named"),
                 (["--results", MODEL + "/config.json"], "holds no results"),
                 ([*SMALL, "--sizes", "1", "2", "--load-format", "gguf"], "ended with exit code 2")):

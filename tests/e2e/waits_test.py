@@ -82,11 +82,35 @@ with tempfile.TemporaryDirectory() as name:
     done = run("waits", "compare", str(folder / "a.json"), str(folder / "b.json"), ranks=1)
     assert done.stdout.startswith("decode") and "step" in done.stdout, done.stdout
 
+    # What was unequal is said.
+    done = run("waits", *common, "--output-len", "8", "--batch-size", "2", "--waits",
+               str(folder / "c.json"), ranks=1)
+    done = run("waits", "compare", str(folder / "a.json"), str(folder / "c.json"), ranks=1)
+    assert "ranks before: 2, after: 1" in done.stdout, done.stdout
+    assert "a decode step before: 1 row, after: 2 rows" in done.stdout, done.stdout
+    other = json.loads((folder / "c.json").read_text())
+    other["model"] = "another"
+    (folder / "d.json").write_text(json.dumps(other))
+    done = run("waits", "compare", str(folder / "c.json"), str(folder / "d.json"), ranks=1)
+    assert "model before: " in done.stdout and "after: another" in done.stdout, done.stdout
+    assert "step before: " not in done.stdout, done.stdout
+    other["phases"][0]["ranks"] = []
+    (folder / "d.json").write_text(json.dumps(other))
+    done = run("waits", "compare", str(folder / "c.json"), str(folder / "d.json"), ok=False, ranks=1)
+    assert "is no report of waits" in done.stderr, done.stderr
+
+    # The report is not written where its picture or its trace would be, and nothing is lost.
+    before = (folder / "a.svg").read_bytes()
+    for name in ["a.svg", "a.trace.json"]:
+        done = run("waits", *common, "--waits", str(folder / name), ok=False)
+        assert f"use --waits {folder / 'a.json'}" in done.stderr, done.stderr
+    assert (folder / "a.svg").read_bytes() == before
+
     done = run("waits", "compare", str(folder / "a.json"), ok=False, ranks=1)
     assert "needs two reports" in done.stderr
     done = run("waits", "compare", str(folder / "a.json"), str(folder / "a.svg"), ok=False, ranks=1)
     assert "is no report of waits" in done.stderr, done.stderr
     done = run("waits", *common, "--waits", str(folder / "no/such/place.json"), ok=False)
-    assert "cannot write" in done.stderr and done.stderr.count("tandem:") == 1, done.stderr
+    assert "cannot be written" in done.stderr and done.stderr.count("tandem:") == 1, done.stderr
 print("waits: ok")
 sys.exit(0)
