@@ -3,6 +3,7 @@
 #pragma once
 
 #include "kernels/linear.h"
+#include "kernels/sample.h"
 #include "kernels/step.h"
 
 namespace tandem::kernels {
@@ -23,5 +24,14 @@ template <typename T>
 void head(Context<Cpu>& ctx, const HeadArgs<T, Cpu>& args);
 template <typename T>
 void head(Context<Cuda>& ctx, const HeadArgs<T, Cuda>& args);
+
+/// `head`, and `best_of_shard` of its logits: `shard.logits` are `args.logits`, its samples the
+/// step's. A device may look for the best while it makes the logits.
+template <typename T>
+void head_best(Context<Cpu>& ctx, const HeadArgs<T, Cpu>& args, const ShardArgs<Cpu>& shard,
+               TokenKey* best);
+template <typename T>
+void head_best(Context<Cuda>& ctx, const HeadArgs<T, Cuda>& args, const ShardArgs<Cuda>& shard,
+               TokenKey* best);
 
 }  // namespace tandem::kernels

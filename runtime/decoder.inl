@@ -47,13 +47,16 @@ template <typename T, Device D>
 void Decoder<T, D>::run_whole(Context<D>& ctx, const parallel::TpGroup<D>& group, const Part& part,
                               const kernels::KvView<T, D>& kv) {
   const Carried rows = carried(part);
+  kernels::EmbedArgs<T, D> embed = embed_args(part);
+  embed.norm = norm(norm_before_layer(0));
+  embed.normed = rows.normed;
   if (trial_.compute && trial_.communicate)
-    parallel::embed_tokens(ctx, group, embed_args(part));
+    parallel::embed_tokens(ctx, group, embed,
+                           rows_of(partial_, part.first, embed.out.rows, embed.out.cols));
   else if (trial_.compute)
-    kernels::embed(ctx, embed_args(part));
+    kernels::embed(ctx, embed);
   else
     sum_over_ranks(ctx, group, rows.residual);
-  if (trial_.compute) add_norm(ctx, first_norm(rows, norm(norm_before_layer(0))));
   const std::int64_t last = model_.config.num_layers() - 1;
   for (std::int64_t layer = 0; layer <= last; ++layer) {
     enter_layer(ctx, group, static_cast<int>(layer));
