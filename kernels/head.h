@@ -2,7 +2,7 @@
 // The output head of one rank's vocabulary shard, on the rows that are sampled only.
 #pragma once
 
-#include "kernels/linear.h"
+#include "kernels/add_norm.h"
 #include "kernels/sample.h"
 #include "kernels/step.h"
 
@@ -12,6 +12,7 @@ template <typename T, Device D>
 struct HeadArgs {
   SampleView<D> samples;                       ///< Null rows: `normed` holds just the samples.
   TensorView<const T, D> normed;               ///< [rows, hidden], final norm applied
+  DeferredNorm<T, D>* deferred = nullptr;      ///< Which may be due yet; or null.
   const LinearWeight<T, D>* weight = nullptr;  ///< [vocab shard, hidden]
   float scale = 1.0f;                          ///< logits *= scale
   float softcap = 0.0f;                        ///< then cap * tanh(logit / cap); 0: none

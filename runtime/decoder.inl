@@ -154,7 +154,9 @@ TensorView<const T, D> Decoder<T, D>::finish(Context<D>& ctx, const parallel::Tp
     }
     project(ctx, group, attention);
     activate(ctx, rows, 0, layer);
-    project(ctx, group, after_mlp(rows, 0, layer));
+    Joint mlp = after_mlp(rows, 0, layer);
+    mlp.defers = !all_rows;  // of all rows some are read, and more than once
+    project(ctx, group, mlp);
   }
   enter_layer(ctx, group, -1);
   return read_only(rows.normed);
@@ -165,8 +167,8 @@ void Decoder<T, D>::project(Context<D>& ctx, const parallel::TpGroup<D>& group,
                             const Joint& joint) {
   if (trial_.compute && trial_.communicate) {
     kernels::AddNormArgs<T, D> args = joint.args;
-    // The rows after the last layer are read by an op that may take only some of them.
-    if (!joint.last) args.deferred = &deferred_;
+    deferred_ = {};
+    if (joint.defers) args.deferred = &deferred_;
     parallel::project_reduce_add_norm(ctx, group, joint.x, *joint.weight, joint.partial, args,
                                       joint.activity);
     return;
@@ -286,7 +288,6 @@ typename Decoder<T, D>::Joint Decoder<T, D>::after_mlp(const Carried& rows, std:
   joint.x = read_only(rows_of(activated_, first, rows.residual.rows, intermediate_));
   joint.weight = &weights.down;
   joint.activity = Activity::kDown;
-  joint.last = layer + 1 == model_.config.num_layers();
   joint.partial = rows_of(partial_, first, rows.residual.rows, model_.config.hidden_size);
   joint.args =
       add_norm_args(rows, weights.down_bias, weights.mlp_post_norm, norm_before_layer(layer + 1));

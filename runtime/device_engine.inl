@@ -118,7 +118,8 @@ void DeviceEngine<T, D>::run_rows(const SampleChoice& choice, bool overlapped) {
     return kernels::rows_work<float>(inputs_.samples().num_samples, sampler_.shard_width(), 1);
   });
   sampler_.score(*context_, normed, scores.count, scores.rows, scores.targets);
-  sampler_.run(*context_, normed, all_rows, inputs_.end(slots), slots_.bias(), choice);
+  sampler_.run(*context_, normed, decoder_.final_norm(), all_rows, inputs_.end(slots),
+               slots_.bias(), choice);
 }
 
 template <typename T, Device D>

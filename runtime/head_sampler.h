@@ -28,9 +28,9 @@ class HeadSampler {
 
   /// Makes tokens of every sample, and what `end` says of slots and next rows; with
   /// `choice.logprobs` also `logprobs()`. `normed` holds the sampled rows in their order, or
-  /// `all_rows` of the step.
-  void run(Context<D>& ctx, TensorView<const T, D> normed, bool all_rows,
-           kernels::EndStepArgs<D> end, const kernels::LogitBiasView<D>& bias,
+  /// `all_rows` of the step; `deferred`: the norm that may be due.
+  void run(Context<D>& ctx, TensorView<const T, D> normed, kernels::DeferredNorm<T, D>& deferred,
+           bool all_rows, kernels::EndStepArgs<D> end, const kernels::LogitBiasView<D>& bias,
            const SampleChoice& choice);
 
   /// Log-probabilities of `targets[i]` after row `rows[i]` of `normed`, in `scores()`; before `run`

@@ -43,14 +43,16 @@ HeadSampler<T, D>::HeadSampler(Context<D>& ctx, const Model<T, D>& model,
 }
 
 template <typename T, Device D>
-void HeadSampler<T, D>::run(Context<D>& ctx, TensorView<const T, D> normed, bool all_rows,
+void HeadSampler<T, D>::run(Context<D>& ctx, TensorView<const T, D> normed,
+                            kernels::DeferredNorm<T, D>& deferred, bool all_rows,
                             kernels::EndStepArgs<D> end, const kernels::LogitBiasView<D>& bias,
                             const SampleChoice& choice) {
   const std::int32_t count = end.samples.num_samples;
   if (count == 0) return;
   kernels::SampleView<D> of_normed = end.samples;
   if (!all_rows) of_normed.rows = nullptr;
-  const kernels::HeadArgs<T, D> head = head_args(normed, of_normed);
+  kernels::HeadArgs<T, D> head = head_args(normed, of_normed);
+  head.deferred = &deferred;
   kernels::ShardArgs<D> shard;
   shard.samples = end.samples;
   shard.positions = end.positions;

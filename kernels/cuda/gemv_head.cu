@@ -52,7 +52,7 @@ bool gemv_head(Context<Cuda>& ctx, TensorView<const T, Cuda> x, const HeadArgs<T
   epilogue.columns =
       static_cast<int>(std::min<std::int64_t>(logits.cols, shard.vocab_size - shard.vocab_begin));
   epilogue.best = best;
-  launch_gemv<GemvRows>(ctx, gemv_args<T>(x, w, logits.cols, nullptr), epilogue);
+  launch_gemv<GemvRows>(ctx, gemv_args<T>(x, w, logits.cols, args.deferred), epilogue);
   return true;
 }
 

@@ -25,6 +25,7 @@ __global__ void scale_logits_kernel(float* logits, std::int64_t stride, int colu
 template <typename T>
 TensorView<const T, Cuda> sampled_rows(Context<Cuda>& ctx, const HeadArgs<T, Cuda>& args) {
   if (args.samples.rows == nullptr) return args.normed;
+  apply_deferred(ctx, args.deferred);
   const TensorView<T, Cuda> to = args.gathered.slice_rows(0, args.samples.num_samples);
   gather_rows<T>(ctx, {args.samples.rows, args.normed, to});
   TensorView<const T, Cuda> x(to.data, to.rows, args.normed.cols);
@@ -35,6 +36,7 @@ TensorView<const T, Cuda> sampled_rows(Context<Cuda>& ctx, const HeadArgs<T, Cud
 template <typename T>
 void multiply(Context<Cuda>& ctx, const HeadArgs<T, Cuda>& args,
               const TensorView<const T, Cuda>& x) {
+  apply_deferred(ctx, args.deferred);
   const TensorView<float, Cuda> logits = args.logits.slice_rows(0, x.rows);
   if constexpr (sizeof(T) == 2)
     if (gemv(ctx, x, args.weight->data(), logits, args.scale, args.softcap)) return;

@@ -58,14 +58,14 @@ class Chain {
     project(rows(batch_.activated, model_.sizes.intermediate()),
             model_.layers[static_cast<std::size_t>(layer)].down);
   }
-  void head() { kernels::head(ctx_, head_args()); }
+  void head() { kernels::head(ctx_, head_args(nullptr)); }
   /// From logits that are there to tokens.
   void sample() {
     kernels::best_of_shard(ctx_, shard_args(), batch_.best.data());
     end();
   }
   void head_and_sample() {
-    kernels::head_best(ctx_, head_args(), shard_args(), batch_.best.data());
+    kernels::head_best(ctx_, head_args(&deferred_), shard_args(), batch_.best.data());
     end();
   }
   void all() {
@@ -91,10 +91,11 @@ class Chain {
     args.slots = slots();
     kernels::end_step(ctx_, args);
   }
-  kernels::HeadArgs<T, Cuda> head_args() const {
+  kernels::HeadArgs<T, Cuda> head_args(kernels::DeferredNorm<T, Cuda>* deferred) const {
     kernels::HeadArgs<T, Cuda> args;
     args.samples = {batch_.rows, nullptr, batch_.slots.data()};
     args.normed = rows(batch_.normed, model_.sizes.hidden);
+    args.deferred = deferred;
     args.weight = &model_.head;
     args.logits = batch_.logits.view(batch_.rows, model_.sizes.vocab());
     return args;

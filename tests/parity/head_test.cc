@@ -89,6 +89,69 @@ void compare_best(int samples, std::int64_t hidden, std::int64_t vocab, float so
   }
 }
 
+/// A norm that was left to the head: the residual and three parts of its rows' squares.
+template <typename T>
+void compare_normed(int samples, std::int64_t hidden, std::int64_t vocab) {
+  auto& [cpu, cuda] = Devices::get();
+  const MirrorWeight<T> weight(cpu, cuda, vocab, hidden, 1);
+  Mirror<T> residual(cuda, normal<T>(samples * hidden, 3.0f, 2)),
+      normed(cuda, poison<T>(samples * hidden));
+  Mirror<float> norm(cuda, normal<float>(hidden, 1.0f, 3)),
+      logits(cuda, poison<float>(samples * vocab));
+  std::vector<float> squares(static_cast<std::size_t>(3 * samples));
+  for (std::size_t i = 0; i < residual.host.size(); ++i) {
+    const auto x = static_cast<float>(residual.host[i]);
+    squares[i / static_cast<std::size_t>(hidden) * 3 + i % 3] += x * x;
+  }
+  const auto parts = upload(cuda, squares);
+  Slots slots(cuda, samples, 1);
+  std::vector<std::int32_t> rows;
+  for (int i = 0; i < samples; ++i) rows.push_back(i);
+  const auto of_sample = upload(cuda, rows);
+  AddNormArgs<T, Cpu> now;
+  now.residual = residual.template view<Cpu>(samples, hidden);
+  now.next_norm = {norm.on<Cpu>(), 1e-5f};
+  now.normed = normed.template view<Cpu>(samples, hidden);
+  add_norm(cpu, now);
+  HeadArgs<T, Cpu> want;
+  want.samples.num_samples = samples;
+  want.normed = normed.template cview<Cpu>(samples, hidden);
+  want.weight = &weight.cpu;
+  want.logits = logits.view<Cpu>(samples, vocab);
+  head(cpu, want);
+
+  DeferredNorm<T, Cuda> deferred{residual.template view<Cuda>(samples, hidden),
+                                 normed.template view<Cuda>(samples, hidden),
+                                 {norm.on<Cuda>(), 1e-5f},
+                                 parts.data(),
+                                 3};
+  HeadArgs<T, Cuda> args;
+  args.samples.num_samples = samples;
+  args.normed = normed.template cview<Cuda>(samples, hidden);
+  args.deferred = &deferred;
+  args.weight = &weight.cuda;
+  args.logits = logits.view<Cuda>(samples, vocab);
+  ShardArgs<Cuda> shard;
+  shard.samples = {samples, of_sample.data(), of_sample.data()};
+  shard.positions = of_sample.data();
+  shard.slots = slots.view<Cuda>();
+  shard.logits = args.logits;
+  shard.vocab_size = vocab;
+  Buffer<TokenKey, Cuda> best(2 * samples);
+  fill_zero(cuda, best.data(), best.size_bytes());
+  head_best(cuda, args, shard, best.data());
+  expect_close(cuda, logits, 2 * kTolerance<T>, concat("normed, samples ", samples));
+  best_of_shard(cuda, shard, best.data() + samples);
+  EXPECT_EQ(download(cuda, best.data(), samples), download(cuda, best.data() + samples, samples));
+}
+
+TEST_F(Head, NormsItsRowsWhereThatIsDue) {
+  for_each_type([]<typename T>() {
+    for (const int samples : {1, 4, 8, 9}) compare_normed<T>(samples, 576, 1111);
+    compare_normed<T>(1, 4096, 2048);
+  });
+}
+
 TEST_F(Head, FindsTheBestOfItsLogits) {
   for_each_type([]<typename T>() {
     for (const int samples : {1, 2, 3, 8, 9, 30}) compare_best<T>(samples, 576, 1111, 0.0f);
