@@ -18,6 +18,7 @@ target_sources(tandem_kernels PRIVATE
   cuda/gemv.cu
   cuda/gemv_add_norm.cu
   cuda/gemv_gate_up.cu
+  cuda/gemv_head.cu
   cuda/gemv_qkv.cu
   cuda/head.cu
   cuda/linear_cublaslt.cc

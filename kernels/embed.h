@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Vocab-parallel embedding: each rank looks up the tokens of its shard and writes zeros for the
-// others; the sum over ranks is the embedding.
+// others; the sum over ranks is the embedding. A rank that has the whole vocabulary norms it too.
 #pragma once
 
+#include "kernels/add_norm.h"
 #include "kernels/linear.h"
 #include "kernels/step_view.h"
 
@@ -16,6 +17,9 @@ struct EmbedArgs {
   float scale = 1.0f;                        ///< Applied in float, then rounded once to T.
   TensorView<T, D> out;                      ///< [num_tokens, hidden]
   const LinearWeight<T, D>* head = nullptr;  ///< Holds the table where `table` is null (CPU only).
+  Norm<D> norm;                              ///< Of the rounded rows, as in `add_norm`.
+  TensorView<T, D> normed;                   ///< [num_tokens, hidden] out; null data: not wanted.
+  TensorView<T, D> zeros;  ///< [num_tokens, hidden] zeroed, for a sum to be added to; or null data.
 };
 
 /// Enqueued on the compute stream.

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // From logits to tokens on a vocabulary that is split over ranks. Two ways, chosen by the plan for
 // a whole step:
-//  - `best_of_shard` + `pick_best`: greedy rows and rows that only have a temperature. Each rank
-//    reduces its shard to one (value, id); a few bytes travel. Temperature uses the Gumbel-max
-//    trick: argmax(logit / t + noise) is distributed as softmax(logit / t).
+//  - `best_of_shard` (or `head_best`, which makes the logits too) and `end_step`: greedy rows and
+//    rows that only have a temperature. Each rank reduces its shard to one key; a few bytes travel.
+//    Temperature uses the Gumbel-max trick: argmax(logit / t + noise) is distributed as
+//    softmax(logit / t).
 //  - `sample_full`: anything else, on the gathered logits of the row.
 // Noise is counter-based (Philox 4x32-10, Salmon et al. 2011), keyed by (seed, position, token
 // id): a result depends on nothing else, not on batch, rank count or device.
@@ -11,13 +12,9 @@
 
 #include "kernels/step.h"
 #include "kernels/step_view.h"
+#include "kernels/token_key.h"
 
 namespace tandem::kernels {
-
-struct Candidate {
-  float value = 0;
-  std::int32_t id = 0;
-};
 
 struct TokenLogprob {
   float logprob = 0;
@@ -53,15 +50,10 @@ void process_logits(Context<Cpu>& ctx, const ShardArgs<Cpu>& args, const LogitBi
 void process_logits(Context<Cuda>& ctx, const ShardArgs<Cuda>& args,
                     const LogitBiasView<Cuda>& bias);
 
-/// best[i] = (value, global id) of the largest logit / temperature + noise; ties: the lowest id.
-void best_of_shard(Context<Cpu>& ctx, const ShardArgs<Cpu>& args, Candidate* best);
-void best_of_shard(Context<Cuda>& ctx, const ShardArgs<Cuda>& args, Candidate* best);
-
-/// tokens[i] = id of the best over ranks of `best` [ranks, num_samples]; ties: the lowest id.
-void pick_best(Context<Cpu>& ctx, const Candidate* best, int ranks, int num_samples,
-               std::int32_t* tokens);
-void pick_best(Context<Cuda>& ctx, const Candidate* best, int ranks, int num_samples,
-               std::int32_t* tokens);
+/// Raises best[i], 0 before, to the key of the largest logit / temperature + noise and its global
+/// id; ties: the lowest id.
+void best_of_shard(Context<Cpu>& ctx, const ShardArgs<Cpu>& args, TokenKey* best);
+void best_of_shard(Context<Cuda>& ctx, const ShardArgs<Cuda>& args, TokenKey* best);
 
 /// Shards of logits side by side: `gathered` `[ranks, num_samples, width]`, where rank r's first
 /// `vocab_begin[r + 1] - vocab_begin[r]` columns count, becomes `out` `[num_samples, vocab]`.

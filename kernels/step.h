@@ -5,6 +5,7 @@
 #pragma once
 
 #include "kernels/step_view.h"
+#include "kernels/token_key.h"
 
 namespace tandem::kernels {
 
@@ -65,12 +66,25 @@ template <Device D>
 struct EndStepArgs {
   SampleView<D> samples;
   const std::int32_t* positions = nullptr;  ///< [num_tokens] of the step
-  std::int32_t* tokens = nullptr;           ///< [num_samples] sampled; -1 is written for inert rows
+  const std::int32_t* sampled = nullptr;    ///< [num_samples], or null: the best of the keys.
+  TokenKey* best = nullptr;                 ///< [num_samples] of `best_of_shard`; 0 afterwards.
+  const TokenKey* gathered = nullptr;  ///< [ranks, num_samples] `best` of all ranks; null: one.
+  std::int32_t ranks = 1;
+  /// Two arrays [num_samples] that lie `tokens_stride` apart take turns, so that one can be brought
+  /// to the host during the next step: that of number `turn[0]` gets the tokens, -1 for inert rows,
+  /// and `turn[0]` becomes the other.
+  std::int32_t* tokens = nullptr;
+  std::int64_t tokens_stride = 0;
+  std::int32_t* turn = nullptr;
   SlotView<D> slots;
+  /// Rows of the next step, if it is of the same sequences: as `begin_step` would fill them. Null:
+  /// not wanted. `next_positions` may be `positions`.
+  std::int32_t* next_tokens = nullptr;
+  std::int32_t* next_positions = nullptr;
 };
 
 /// Per active sample: last_token = token, length = position + 1, done = 1 when the token is a stop
-/// id. Enqueued on the compute stream.
+/// id. Enqueued on the compute stream; rows and slots of the step have been complete for a kernel.
 void end_step(Context<Cpu>& ctx, const EndStepArgs<Cpu>& args);
 void end_step(Context<Cuda>& ctx, const EndStepArgs<Cuda>& args);
 

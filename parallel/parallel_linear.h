@@ -49,16 +49,26 @@ void project_qkv(Context<D>& ctx, const TpGroup<D>& group, const kernels::QkvArg
   kernels::qkv_finish(ctx, args);
 }
 
-/// The embedding of every row, summed over the shards of the vocabulary.
+/// The embedding of every row, summed over the shards of the vocabulary, and its norm. `partial`
+/// `[tokens, hidden]` is scratch.
 template <typename T, Device D>
-void embed_tokens(Context<D>& ctx, const TpGroup<D>& group, const kernels::EmbedArgs<T, D>& args) {
+void embed_tokens(Context<D>& ctx, const TpGroup<D>& group, kernels::EmbedArgs<T, D> args,
+                  TensorView<T, D> partial) {
+  kernels::AddNormArgs<T, D> sum;
+  sum.residual = args.out;
+  sum.next_norm = args.norm;
+  sum.normed = args.normed;
   OpTimer timer(ctx, Activity::kEmbed,
-                [&] { return kernels::rows_work<T>(args.out.rows, args.out.cols, 2); });
+                [&] { return kernels::rows_work<T>(args.out.rows, args.out.cols, 3); });
+  if (group.size > 1) {  // a branch of a residual of zeros: sum and norm are one kernel of decode
+    sum.branch = {partial.data, partial.rows, partial.cols};
+    args.zeros = args.out;
+    args.out = partial;
+    args.normed = {};
+  }
   kernels::embed(ctx, args);
   timer.stop();
-  if (group.size > 1)
-    group.communicator->all_reduce_sum(ctx,
-                                       Span<T, D>{args.out.data, args.out.rows * args.out.cols});
+  if (group.size > 1) group.communicator->reduce_add_norm(ctx, partial, sum);
 }
 
 }  // namespace tandem::parallel

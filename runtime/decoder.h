@@ -30,6 +30,9 @@ class Decoder {
                                  const StepRows<D>& rows, const kernels::SampleView<D>& samples,
                                  bool all_rows, const kernels::KvView<T, D>& kv);
 
+  /// The norm of what `forward` returned that may be due yet; none with `all_rows`.
+  kernels::DeferredNorm<T, D>& final_norm() { return deferred_; }
+
   /// Leaves out computation or communication from here on: results mean nothing then. Benches only.
   void set_trial(const PrefillTrial& trial) { trial_ = trial; }
 
@@ -53,7 +56,7 @@ class Decoder {
     TensorView<T, D> partial;
     kernels::AddNormArgs<T, D> args;
     Activity activity = Activity::kProject;  ///< What the product is recorded as.
-    bool last = false;                       ///< No matmul of this decoder follows.
+    bool defers = true;                      ///< The next norm may be left to what reads it.
   };
 
   void run_whole(Context<D>& ctx, const parallel::TpGroup<D>& group, const Part& part,

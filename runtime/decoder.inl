@@ -47,13 +47,16 @@ template <typename T, Device D>
 void Decoder<T, D>::run_whole(Context<D>& ctx, const parallel::TpGroup<D>& group, const Part& part,
                               const kernels::KvView<T, D>& kv) {
   const Carried rows = carried(part);
+  kernels::EmbedArgs<T, D> embed = embed_args(part);
+  embed.norm = norm(norm_before_layer(0));
+  embed.normed = rows.normed;
   if (trial_.compute && trial_.communicate)
-    parallel::embed_tokens(ctx, group, embed_args(part));
+    parallel::embed_tokens(ctx, group, embed,
+                           rows_of(partial_, part.first, embed.out.rows, embed.out.cols));
   else if (trial_.compute)
-    kernels::embed(ctx, embed_args(part));
+    kernels::embed(ctx, embed);
   else
     sum_over_ranks(ctx, group, rows.residual);
-  if (trial_.compute) add_norm(ctx, first_norm(rows, norm(norm_before_layer(0))));
   const std::int64_t last = model_.config.num_layers() - 1;
   for (std::int64_t layer = 0; layer <= last; ++layer) {
     enter_layer(ctx, group, static_cast<int>(layer));
@@ -151,7 +154,9 @@ TensorView<const T, D> Decoder<T, D>::finish(Context<D>& ctx, const parallel::Tp
     }
     project(ctx, group, attention);
     activate(ctx, rows, 0, layer);
-    project(ctx, group, after_mlp(rows, 0, layer));
+    Joint mlp = after_mlp(rows, 0, layer);
+    mlp.defers = !all_rows;  // of all rows some are read, and more than once
+    project(ctx, group, mlp);
   }
   enter_layer(ctx, group, -1);
   return read_only(rows.normed);
@@ -162,8 +167,8 @@ void Decoder<T, D>::project(Context<D>& ctx, const parallel::TpGroup<D>& group,
                             const Joint& joint) {
   if (trial_.compute && trial_.communicate) {
     kernels::AddNormArgs<T, D> args = joint.args;
-    // The rows after the last layer are read by an op that may take only some of them.
-    if (!joint.last) args.deferred = &deferred_;
+    deferred_ = {};
+    if (joint.defers) args.deferred = &deferred_;
     parallel::project_reduce_add_norm(ctx, group, joint.x, *joint.weight, joint.partial, args,
                                       joint.activity);
     return;
@@ -283,7 +288,6 @@ typename Decoder<T, D>::Joint Decoder<T, D>::after_mlp(const Carried& rows, std:
   joint.x = read_only(rows_of(activated_, first, rows.residual.rows, intermediate_));
   joint.weight = &weights.down;
   joint.activity = Activity::kDown;
-  joint.last = layer + 1 == model_.config.num_layers();
   joint.partial = rows_of(partial_, first, rows.residual.rows, model_.config.hidden_size);
   joint.args =
       add_norm_args(rows, weights.down_bias, weights.mlp_post_norm, norm_before_layer(layer + 1));

@@ -95,6 +95,7 @@ class DeviceEngine final : public Engine {
     int turn = 0;
   };
 
+  void begin_rows();
   void run_rows(const SampleChoice& choice, bool overlapped = false);
   void run_eager(const SampleChoice& choice, bool overlapped, bool stamped);
   void run_decode(const SampleChoice& choice, DecodeBucket bucket);
@@ -113,11 +114,13 @@ class DeviceEngine final : public Engine {
   std::unique_ptr<comm::RowExchange<D>> rows_;  ///< Null: all-reduces. Writes into `decoder_`.
   HeadSampler<T, D> sampler_;
   std::array<Readback, 2> readback_;
+  Event<D> ran_;  ///< The newest step, on the compute stream.
   int turn_ = 0;
   std::deque<Pending> pending_;
   std::int32_t overlap_min_tokens_;
   bool shared_domain_ = false;  ///< Of a trial.
   bool use_graphs_;
+  bool rows_ready_ = false;  ///< The step before has left the rows of the next one.
   std::atomic<bool> abandoned_{false};
   Recorder* recorder_;
   Stamps<D> stamps_;

@@ -70,11 +70,13 @@ void DeviceEngine<T, D>::submit(const BatchPlan& plan) {
   const auto decode = static_cast<std::int32_t>(plan.decode_slots.size());
   if (plan.segments.empty()) {
     const DecodeBucket bucket = decode_bucket(D{}, limits_, decode, plan.max_kv_tokens);
-    inputs_.upload(*context_, plan, bucket.rows, bucket.max_kv_tokens);
+    const bool other_rows = inputs_.upload(*context_, plan, bucket.rows, bucket.max_kv_tokens);
+    rows_ready_ = rows_ready_ && !other_rows && plan.inits.empty();
     if (decode > 0) run_decode(choice, bucket);
     read_back(plan, bucket.rows);
   } else {
     inputs_.upload(*context_, plan, decode, plan.max_kv_tokens);
+    rows_ready_ = false;
     run_eager(choice, plan.num_tokens() >= overlap_min_tokens_,
               stamps_.begin_step(*context_, turn_));
     read_back(plan, decode);
@@ -93,24 +95,30 @@ void DeviceEngine<T, D>::copy_chunks(const BatchPlan& plan) {
                    kv_.geometry().chunk_bytes());
 }
 
-/// Everything between the uploaded plan and the sampled tokens; what a decode graph holds.
+/// Fills the decode rows from their slots, but where the step before has done that.
+template <typename T, Device D>
+void DeviceEngine<T, D>::begin_rows() {
+  if (rows_ready_) return;
+  const OpTimer timer(*context_, Activity::kSlots, [] { return OpWork{}; });
+  kernels::begin_step(*context_, inputs_.begin(slots_.view()));
+  rows_ready_ = inputs_.rows().whole.step.num_segments == 0;
+}
+
+/// Everything between the step's rows and the sampled tokens; what a decode graph holds.
 template <typename T, Device D>
 void DeviceEngine<T, D>::run_rows(const SampleChoice& choice, bool overlapped) {
   StepRows<D> rows = inputs_.rows();
   rows.overlapped = overlapped && group_.size > 1 && rows.halves[1].step.num_tokens > 0;
   const kernels::SlotView<D> slots = slots_.view();
-  OpTimer timer(*context_, Activity::kSlots, [] { return OpWork{}; });
-  kernels::begin_step(*context_, inputs_.begin(slots));
-  timer.stop();
   const auto scores = inputs_.scores();
   const bool all_rows = scores.count > 0;
   const auto normed =
       decoder_.forward(*context_, group_, rows, inputs_.samples(), all_rows, kv_.view(slots));
-  timer.start(Activity::kSample, [&] {
+  const OpTimer timer(*context_, Activity::kSample, [&] {
     return kernels::rows_work<float>(inputs_.samples().num_samples, sampler_.shard_width(), 1);
   });
   sampler_.score(*context_, normed, scores.count, scores.rows, scores.targets);
-  sampler_.run(*context_, normed, all_rows, rows.whole.step, inputs_.samples(), slots,
+  sampler_.run(*context_, normed, decoder_.final_norm(), all_rows, inputs_.end(slots),
                slots_.bias(), choice);
 }
 
@@ -130,8 +138,10 @@ double DeviceEngine<T, D>::time_prefill(std::int32_t tokens, bool overlapped) {
   segment.tokens.resize(static_cast<std::size_t>(tokens));
   plan.segments.push_back(std::move(segment));
   inputs_.upload(*context_, plan, 0, 1);
+  rows_ready_ = false;
   context_->compute().synchronize();
   const auto start = std::chrono::steady_clock::now();
+  begin_rows();
   run_rows(SampleChoice{}, overlapped);
   context_->compute().synchronize();
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -139,8 +149,12 @@ double DeviceEngine<T, D>::time_prefill(std::int32_t tokens, bool overlapped) {
 
 template <typename T, Device D>
 void DeviceEngine<T, D>::run_eager(const SampleChoice& choice, bool overlapped, bool stamped) {
-  if (!stamped) return run_rows(choice, overlapped);
-  stamps_.into(*context_, stamps_.eager_list(), true, [&] { run_rows(choice, overlapped); });
+  const auto body = [&] {
+    begin_rows();
+    run_rows(choice, overlapped);
+  };
+  if (!stamped) return body();
+  stamps_.into(*context_, stamps_.eager_list(), true, body);
   stamps_.use(stamps_.eager_list());
 }
 
@@ -149,6 +163,7 @@ void DeviceEngine<T, D>::run_decode(const SampleChoice& choice, DecodeBucket buc
   const bool plain = choice.mode == SampleMode::kBest && !choice.process_logits && !choice.logprobs;
   const bool stamped = stamps_.begin_step(*context_, turn_);
   if (!plain || !use_graphs_) return run_eager(choice, false, stamped);
+  begin_rows();
   if (stamped) {
     StampedGraph& entry = stamped_graphs_[bucket];
     if (!entry.graph)
@@ -174,7 +189,9 @@ void DeviceEngine<T, D>::capture_decode_graphs() {
   for (auto bucket = buckets.rbegin(); bucket != buckets.rend(); ++bucket) {
     // Rows without a sequence: all kernels run once, so nothing is tuned or loaded in a capture.
     inputs_.upload(*context_, BatchPlan{}, bucket->rows, bucket->max_kv_tokens);
+    kernels::begin_step(*context_, inputs_.begin(slots_.view()));
     run_rows(SampleChoice{});
+    sampler_.ran();
     context_->compute().synchronize();
     decode_graphs_[*bucket] = Graph<D>::capture(*context_, [this] { run_rows(SampleChoice{}); });
   }
@@ -191,20 +208,24 @@ void DeviceEngine<T, D>::read_back(const BatchPlan& plan, std::int32_t padded_de
   pending.turn = turn_;
   Readback& readback = readback_[turn_];
   turn_ ^= 1;
-  if (pending.samples > 0) {
-    copy_to_host(*context_, readback.tokens.data(), sampler_.tokens().data(), pending.samples * 4);
-    if (pending.logprobs)
-      copy_to_host(*context_, readback.logprobs.data(), sampler_.logprobs().data(),
-                   pending.samples * (1 + kernels::kMaxLogprobs) *
-                       static_cast<std::int64_t>(sizeof(kernels::TokenLogprob)));
-  }
+  if (pending.samples > 0 && pending.logprobs)
+    copy_to_host(*context_, readback.logprobs.data(), sampler_.logprobs().data(),
+                 pending.samples * (1 + kernels::kMaxLogprobs) *
+                     static_cast<std::int64_t>(sizeof(kernels::TokenLogprob)));
   pending.scores = inputs_.scores().count;
   if (pending.scores > 0)
     copy_to_host(*context_, readback.scores.data(), sampler_.scores().data(),
                  pending.scores * (1 + kernels::kMaxLogprobs) *
                      static_cast<std::int64_t>(sizeof(kernels::TokenLogprob)));
   stamps_.end_step(*context_);
-  readback.done.record(context_->compute());
+  // The next step does not wait for the tokens' way to the host: it writes others.
+  ran_.record(context_->compute());
+  ran_.block(context_->copy());
+  if (pending.samples > 0) {
+    sampler_.ran();
+    copy_to_host(context_->copy(), readback.tokens.data(), sampler_.tokens(), pending.samples * 4);
+  }
+  readback.done.record(context_->copy());
   pending_.push_back(pending);
 }
 

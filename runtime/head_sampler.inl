@@ -23,7 +23,9 @@ HeadSampler<T, D>::HeadSampler(Context<D>& ctx, const Model<T, D>& model,
       logits_(group.size > 1 ? max_samples * model.config.vocab_size : 0),
       best_(max_samples),
       gathered_best_(std::int64_t{group.size} * max_samples),
-      tokens_(max_samples),
+      sampled_(max_samples),
+      tokens_(std::int64_t{2} * max_samples),
+      turn_(1),
       vocab_begin_(group.size + 1),
       logprobs_(std::int64_t{max_samples} * (1 + kernels::kMaxLogprobs)),
       scores_(std::int64_t{max_scores} * (1 + kernels::kMaxLogprobs)) {
@@ -33,44 +35,61 @@ HeadSampler<T, D>::HeadSampler(Context<D>& ctx, const Model<T, D>& model,
         parallel::split_evenly(model.config.vocab_size, parallel::kColumnUnit, rank, group.size)
             .begin));
   begins.push_back(static_cast<std::int32_t>(model.config.vocab_size));
+  fill_zero(ctx, best_.data(), best_.size_bytes());
+  fill_zero(ctx, turn_.data(), turn_.size_bytes());
   copy_to_device(ctx, vocab_begin_.data(), begins.data(),
                  static_cast<std::int64_t>(begins.size() * sizeof begins[0]));
   ctx.compute().synchronize();
 }
 
 template <typename T, Device D>
-void HeadSampler<T, D>::run(Context<D>& ctx, TensorView<const T, D> normed, bool all_rows,
-                            const kernels::StepView<D>& step, const kernels::SampleView<D>& samples,
-                            const kernels::SlotView<D>& slots,
-                            const kernels::LogitBiasView<D>& bias, const SampleChoice& choice) {
-  if (samples.num_samples == 0) return;
-  kernels::SampleView<D> of_normed = samples;
+void HeadSampler<T, D>::run(Context<D>& ctx, TensorView<const T, D> normed,
+                            kernels::DeferredNorm<T, D>& deferred, bool all_rows,
+                            kernels::EndStepArgs<D> end, const kernels::LogitBiasView<D>& bias,
+                            const SampleChoice& choice) {
+  const std::int32_t count = end.samples.num_samples;
+  if (count == 0) return;
+  kernels::SampleView<D> of_normed = end.samples;
   if (!all_rows) of_normed.rows = nullptr;
-  compute_logits(ctx, normed, of_normed);
+  kernels::HeadArgs<T, D> head = head_args(normed, of_normed);
+  head.deferred = &deferred;
   kernels::ShardArgs<D> shard;
-  shard.samples = samples;
-  shard.positions = step.positions;
-  shard.slots = slots;
-  shard.logits = own_logits(samples.num_samples);
+  shard.samples = end.samples;
+  shard.positions = end.positions;
+  shard.slots = end.slots;
+  shard.logits = head.logits;
   shard.vocab_begin = model_.shard.vocab().begin;
   shard.vocab_size = model_.config.vocab_size;
-  if (choice.process_logits) kernels::process_logits(ctx, shard, bias);
-  if (choice.mode == SampleMode::kBest && !choice.logprobs)
-    choose_best(ctx, shard);
-  else
-    choose_full(ctx, shard, choice.logprobs);
-
-  kernels::EndStepArgs<D> end;
-  end.samples = samples;
-  end.positions = step.positions;
+  const bool best = choice.mode == SampleMode::kBest && !choice.logprobs;
+  if (best && !choice.process_logits) {
+    const OpTimer timer(ctx, Activity::kHead,
+                        [&] { return kernels::matmul_work(count, model_.head); });
+    kernels::head_best(ctx, head, shard, best_.data());
+  } else {
+    compute_logits(ctx, head);
+    if (choice.process_logits) kernels::process_logits(ctx, shard, bias);
+    if (best)
+      kernels::best_of_shard(ctx, shard, best_.data());
+    else
+      choose_full(ctx, shard, choice.logprobs);
+  }
+  if (!best) end.sampled = sampled_.data();
+  end.best = best_.data();
+  if (best && group_.size > 1) {
+    group_.communicator->all_gather(ctx, best_.data(), gathered_best_.data(),
+                                    count * std::int64_t{sizeof(kernels::TokenKey)});
+    end.gathered = gathered_best_.data();
+    end.ranks = group_.size;
+  }
   end.tokens = tokens_.data();
-  end.slots = slots;
+  end.tokens_stride = max_samples_;
+  end.turn = turn_.data();
   kernels::end_step(ctx, end);
 }
 
 template <typename T, Device D>
-void HeadSampler<T, D>::compute_logits(Context<D>& ctx, TensorView<const T, D> normed,
-                                       const kernels::SampleView<D>& samples) {
+kernels::HeadArgs<T, D> HeadSampler<T, D>::head_args(TensorView<const T, D> normed,
+                                                     const kernels::SampleView<D>& samples) const {
   kernels::HeadArgs<T, D> head;
   head.samples = samples;
   head.normed = normed;
@@ -79,8 +98,13 @@ void HeadSampler<T, D>::compute_logits(Context<D>& ctx, TensorView<const T, D> n
   head.softcap = model_.config.final_softcap;
   head.gathered = gathered_rows_.view(samples.num_samples, model_.config.hidden_size);
   head.logits = own_logits(samples.num_samples);
+  return head;
+}
+
+template <typename T, Device D>
+void HeadSampler<T, D>::compute_logits(Context<D>& ctx, const kernels::HeadArgs<T, D>& head) {
   const OpTimer timer(ctx, Activity::kHead,
-                      [&] { return kernels::matmul_work(samples.num_samples, model_.head); });
+                      [&] { return kernels::matmul_work(head.logits.rows, model_.head); });
   kernels::head(ctx, head);
 }
 
@@ -91,7 +115,7 @@ void HeadSampler<T, D>::score(Context<D>& ctx, TensorView<const T, D> normed, st
     kernels::SampleView<D> samples;
     samples.num_samples = std::min(max_samples_, count - begin);
     samples.rows = rows + begin;
-    compute_logits(ctx, normed, samples);
+    compute_logits(ctx, head_args(normed, samples));
     kernels::ScoreArgs<D> args;
     args.logits = gather_logits(ctx, samples.num_samples);
     args.vocab_size = model_.config.vocab_size;
@@ -99,19 +123,6 @@ void HeadSampler<T, D>::score(Context<D>& ctx, TensorView<const T, D> normed, st
     args.logprobs = scores_.data() + std::int64_t{begin} * (1 + kernels::kMaxLogprobs);
     kernels::score(ctx, args);
   }
-}
-
-template <typename T, Device D>
-void HeadSampler<T, D>::choose_best(Context<D>& ctx, const kernels::ShardArgs<D>& shard) {
-  kernels::best_of_shard(ctx, shard, best_.data());
-  const kernels::Candidate* all = best_.data();
-  if (group_.size > 1) {
-    const std::int64_t size_bytes =
-        shard.samples.num_samples * static_cast<std::int64_t>(sizeof(kernels::Candidate));
-    group_.communicator->all_gather(ctx, best_.data(), gathered_best_.data(), size_bytes);
-    all = gathered_best_.data();
-  }
-  kernels::pick_best(ctx, all, group_.size, shard.samples.num_samples, tokens_.data());
 }
 
 template <typename T, Device D>
@@ -141,7 +152,7 @@ void HeadSampler<T, D>::choose_full(Context<D>& ctx, const kernels::ShardArgs<D>
   full.positions = shard.positions;
   full.slots = shard.slots;
   full.vocab_size = model_.config.vocab_size;
-  full.tokens = tokens_.data();
+  full.tokens = sampled_.data();
   full.logprobs = want_logprobs ? logprobs_.data() : nullptr;
   kernels::sample_full(ctx, full);
 }

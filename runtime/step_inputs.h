@@ -33,15 +33,16 @@ class StepInputs {
   }
 
   /// Stages the plan's rows with `num_decode` decode rows (padding rows have slot -1).
-  /// `max_kv_tokens` bounds every row's KV length.
-  void upload(Context<D>& ctx, const BatchPlan& plan, std::int32_t num_decode,
+  /// `max_kv_tokens` bounds every row's KV length. False: they are the rows of the step before, and
+  /// nothing is uploaded.
+  bool upload(Context<D>& ctx, const BatchPlan& plan, std::int32_t num_decode,
               std::int32_t max_kv_tokens) {
     std::vector<std::int32_t> rows(plan.decode_slots);
     rows.resize(static_cast<std::size_t>(num_decode), -1);
     const StepCut cut = cut_step(num_decode, plan.segments);
     describe(plan, num_decode, max_kv_tokens);
     describe_halves(cut);
-    if (plan.segments.empty() && rows == uploaded_rows_) return;
+    if (plan.segments.empty() && rows == uploaded_rows_) return false;
     turn_ ^= 1;
     std::int32_t* host = staging_[turn_].data();
     std::copy(rows.begin(), rows.end(), host);
@@ -52,6 +53,7 @@ class StepInputs {
     copy_to_device(ctx, head_.data(), host, head_.size() * 4);
     if (!plan.segments.empty()) upload_prefill(ctx, plan, num_decode);
     uploaded_rows_ = plan.segments.empty() ? rows : std::vector<std::int32_t>{-2};
+    return true;
   }
 
   kernels::StepView<D> view() const { return view_; }
@@ -67,6 +69,17 @@ class StepInputs {
     const std::int32_t* targets = nullptr;
   };
   Scores scores() const { return {num_scores_, score_rows_.data(), score_targets_.data()}; }
+  /// What ends the step; decode rows are left as the same sequences' next step has them.
+  kernels::EndStepArgs<D> end(const kernels::SlotView<D>& slots) const {
+    kernels::EndStepArgs<D> end;
+    end.samples = samples();
+    end.positions = positions_.data();
+    end.slots = slots;
+    if (view_.num_segments > 0) return end;
+    end.next_tokens = token_ids_.data();
+    end.next_positions = positions_.data();
+    return end;
+  }
   kernels::BeginStepArgs<D> begin(const kernels::SlotView<D>& slots) const {
     return {view_.num_decode,  head_.data(),      slots,           token_ids_.data(),
             positions_.data(), row_slots_.data(), view_.num_tokens};

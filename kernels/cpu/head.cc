@@ -28,8 +28,19 @@ void head(Context<Cpu>& ctx, const HeadArgs<T, Cpu>& args) {
   }
 }
 
-template void head(Context<Cpu>&, const HeadArgs<float, Cpu>&);
-template void head(Context<Cpu>&, const HeadArgs<BFloat16, Cpu>&);
-template void head(Context<Cpu>&, const HeadArgs<Float16, Cpu>&);
+template <typename T>
+void head_best(Context<Cpu>& ctx, const HeadArgs<T, Cpu>& args, const ShardArgs<Cpu>& shard,
+               TokenKey* best) {
+  head(ctx, args);
+  best_of_shard(ctx, shard, best);
+}
+
+#define TANDEM_INSTANTIATE(T)                                 \
+  template void head(Context<Cpu>&, const HeadArgs<T, Cpu>&); \
+  template void head_best(Context<Cpu>&, const HeadArgs<T, Cpu>&, const ShardArgs<Cpu>&, TokenKey*);
+TANDEM_INSTANTIATE(float)
+TANDEM_INSTANTIATE(BFloat16)
+TANDEM_INSTANTIATE(Float16)
+#undef TANDEM_INSTANTIATE
 
 }  // namespace tandem::kernels

@@ -60,24 +60,16 @@ Candidate best_of_row(const SlotParams& params, std::int32_t position, std::int3
 
 }  // namespace
 
-void best_of_shard(Context<Cpu>&, const ShardArgs<Cpu>& args, Candidate* best) {
+void best_of_shard(Context<Cpu>&, const ShardArgs<Cpu>& args, TokenKey* best) {
   const auto begin = static_cast<std::int32_t>(args.vocab_begin);
   const auto columns = static_cast<std::int32_t>(
       std::min<std::int64_t>(args.logits.cols, args.vocab_size - args.vocab_begin));
 #pragma omp parallel for if (args.samples.num_samples > 1)
-  for (std::int32_t i = 0; i < args.samples.num_samples; ++i)
-    best[i] =
+  for (std::int32_t i = 0; i < args.samples.num_samples; ++i) {
+    const Candidate winner =
         best_of_row(args.slots.params[args.samples.slots[i]],
                     args.positions[args.samples.rows[i]] + 1, begin, args.logits.row(i), columns);
-}
-
-void pick_best(Context<Cpu>&, const Candidate* best, int ranks, int num_samples,
-               std::int32_t* tokens) {
-  for (int i = 0; i < num_samples; ++i) {
-    Candidate winner = best[i];
-    for (int rank = 1; rank < ranks; ++rank)
-      if (better(best[rank * num_samples + i], winner)) winner = best[rank * num_samples + i];
-    tokens[i] = winner.id;
+    best[i] = std::max(best[i], token_key(winner.value, winner.id));
   }
 }
 

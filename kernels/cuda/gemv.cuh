@@ -236,9 +236,14 @@ struct GemvStore {
   __device__ void start() const {}
   __device__ void load(int, int) const {}
   __device__ void operator()(int column, int unit, float sum, float) const {
+    keep(column, unit, sum);
+  }
+  /// Returns it.
+  __device__ float keep(int column, int unit, float sum) const {
     float value = sum * scale;
     if (softcap > 0.0f) value = softcap * tanhf(value / softcap);
     y[column * y_stride + unit] = from_float<Out>(value);
+    return value;
   }
   __device__ void finish(int, int, int) const {}
 };

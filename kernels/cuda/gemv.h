@@ -47,6 +47,11 @@ bool can_gemv_reduce(Context<Cuda>& ctx, TensorView<const T, Cuda> x, const T* w
 template <typename T>
 bool gemv_qkv(Context<Cuda>& ctx, const QkvArgs<T, Cuda>& args);
 
+/// `head_best` of the sampled rows x.
+template <typename T>
+bool gemv_head(Context<Cuda>& ctx, TensorView<const T, Cuda> x, const HeadArgs<T, Cuda>& args,
+               const ShardArgs<Cuda>& shard, TokenKey* best);
+
 /// The matmul of x `[m, k]` into y `[m, n]` as tables of choices see it.
 template <typename T, typename Out>
 MatmulShape matmul_shape(const TensorView<const T, Cuda>& x, const TensorView<Out, Cuda>& y) {

@@ -7,69 +7,42 @@ namespace tandem::kernels {
 namespace {
 
 constexpr int kThreads = 512;
-constexpr int kBlocksPerRow = 32;
+constexpr int kLoads = 4;  // of 16 bytes, of a thread, under way together
 
-/// Grid (parts of the shard, samples). The last block of a row reduces the parts.
+/// Grid (parts of the shard, samples): kLoads * kThreads vectors of N logits each.
+template <int N>
 __global__ void __launch_bounds__(kThreads)
-    best_of_shard_kernel(ShardArgs<Cuda> args, int columns, TokenKey* parts, int* counters,
-                         Candidate* best) {
+    best_of_shard_kernel(const ShardArgs<Cuda> args, int columns, TokenKey* best) {
   __shared__ TokenKey scratch[32];
-  __shared__ bool is_last;
-  pdl_wait();
   pdl_trigger();
   const int sample = blockIdx.y;
-  const SlotParams& params = args.slots.params[args.samples.slots[sample]];
-  const float temperature = params.temperature;
-  const std::uint64_t seed = params.seed;
-  const std::int32_t position = args.positions[args.samples.rows[sample]] + 1;
+  // Rows and slots of a step are complete before its first layer starts.
+  const RowSampling row = row_sampling(args, sample);
   const auto vocab_begin = static_cast<std::int32_t>(args.vocab_begin);
   const float* logits = args.logits.data + sample * args.logits.stride;
-  TokenKey winner = no_token();
-  float winner_value = -INFINITY;
-  for (int j = blockIdx.x * kThreads + threadIdx.x; j < columns; j += gridDim.x * kThreads) {
-    float value = logits[j];
-    if (temperature > 0.0f) {
-      value /= temperature;
-      if (value + kMaxGumbel < winner_value) continue;  // no noise can lift it
-      value += gumbel(token_word(seed, position, vocab_begin + j));
-    }
-    if (!(value >= winner_value)) continue;  // NaN never wins
-    const TokenKey key = token_key(value, vocab_begin + j);
-    if (key > winner) {
-      winner = key;
-      winner_value = value;
-    }
-  }
-  winner = block_best(winner, scratch);
-  if (threadIdx.x == 0) {
-    parts[sample * gridDim.x + blockIdx.x] = winner;
-    __threadfence();
-    is_last = atomicAdd(counters + sample, 1) == static_cast<int>(gridDim.x) - 1;
-  }
-  __syncthreads();
-  if (!is_last || threadIdx.x >= 32) return;
-  __threadfence();
-  winner = threadIdx.x < gridDim.x ? __ldcg(parts + sample * gridDim.x + threadIdx.x) : no_token();
-  winner = warp_best(winner);
-  if (threadIdx.x == 0) {
-    best[sample] = candidate_of(winner);
-    counters[sample] = 0;
-  }
-}
-
-__global__ void pick_best_kernel(const Candidate* best, int ranks, int num_samples,
-                                 std::int32_t* tokens) {
+  const int first = (blockIdx.x * kLoads * kThreads + threadIdx.x) * N;
   pdl_wait();
-  pdl_trigger();
-  const int sample = blockIdx.x * blockDim.x + threadIdx.x;
-  if (sample >= num_samples) return;
-  TokenKey winner = no_token();
-  for (int rank = 0; rank < ranks; ++rank) {
-    const Candidate candidate = best[rank * num_samples + sample];
-    const TokenKey key = token_key(candidate.value, candidate.id);
-    if (key > winner) winner = key;
+  Vec<float, N> values[kLoads];
+#pragma unroll
+  for (int i = 0; i < kLoads; ++i) {
+    const int at = first + i * kThreads * N;
+#pragma unroll
+    for (int j = 0; j < N; ++j) values[i].at[j] = -INFINITY;
+    if (at + N <= columns) values[i] = load_vec<float, N>(logits + at);
   }
-  tokens[sample] = candidate_of(winner).id;
+  BestSearch search;
+#pragma unroll
+  for (int i = 0; i < kLoads; ++i) {
+    const int at = first + i * kThreads * N;
+    if (at + N <= columns) {
+#pragma unroll
+      for (int j = 0; j < N; ++j) search.look(values[i].at[j], vocab_begin + at + j, row);
+    } else {
+      for (int j = at; j < columns; ++j) search.look(logits[j], vocab_begin + j, row);
+    }
+  }
+  const TokenKey winner = block_best(search.key(), scratch);
+  if (threadIdx.x == 0) atomicMax(best + sample, winner);
 }
 
 __global__ void join_shards_kernel(JoinShardsArgs<Cuda> args) {
@@ -86,26 +59,16 @@ __global__ void join_shards_kernel(JoinShardsArgs<Cuda> args) {
 
 }  // namespace
 
-void best_of_shard(Context<Cuda>& ctx, const ShardArgs<Cuda>& args, Candidate* best) {
+void best_of_shard(Context<Cuda>& ctx, const ShardArgs<Cuda>& args, TokenKey* best) {
   const int samples = args.samples.num_samples;
   if (samples == 0) return;
   const auto columns = static_cast<int>(
       std::min<std::int64_t>(args.logits.cols, args.vocab_size - args.vocab_begin));
-  TANDEM_ASSERT(samples <= ctx.counters().size &&
-                    std::int64_t{samples} * kBlocksPerRow * 2 <= ctx.partials().size,
-                samples, " samples");
-  const int wanted = std::max(1, (columns + kThreads * 8 - 1) / (kThreads * 8));
-  launch(ctx, dependent(dim3(std::min(wanted, kBlocksPerRow), samples), dim3(kThreads)),
-         best_of_shard_kernel, args, columns, reinterpret_cast<TokenKey*>(ctx.partials().data),
-         ctx.counters().data, best);
-}
-
-void pick_best(Context<Cuda>& ctx, const Candidate* best, int ranks, int num_samples,
-               std::int32_t* tokens) {
-  constexpr int kPickThreads = 128;
-  if (num_samples == 0) return;
-  launch(ctx, dependent(dim3((num_samples + kPickThreads - 1) / kPickThreads), dim3(kPickThreads)),
-         pick_best_kernel, best, ranks, num_samples, tokens);
+  const bool wide = args.logits.stride % 4 == 0 && aligned_to(args.logits.data, 16);
+  const int of_block = kLoads * kThreads * (wide ? 4 : 1);
+  const int parts = std::max(1, (columns + of_block - 1) / of_block);
+  launch(ctx, dependent(dim3(parts, samples), dim3(kThreads)),
+         wide ? best_of_shard_kernel<4> : best_of_shard_kernel<1>, args, columns, best);
 }
 
 void join_shards(Context<Cuda>& ctx, const JoinShardsArgs<Cuda>& args) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Order of tokens by value, lower id first at equal value, as one unsigned 64-bit key; and the
-// noise of Gumbel-max sampling, with the same bits as on the CPU. Device code only.
+// The best of many tokens on the device: the noise of Gumbel-max sampling, with the same bits as on
+// the CPU, a thread's search, and maxima of keys over a warp and a block. Device code only.
 #pragma once
 
 #include <cstdint>
@@ -11,28 +11,42 @@
 
 namespace tandem::kernels {
 
-using TokenKey = unsigned long long;  // what CUDA's 64-bit atomics take
-
-/// Larger is better; no two tokens of a row have the same key. NaN has no place: test before.
-__device__ __forceinline__ TokenKey token_key(float value, std::int32_t id) {
-  const std::uint32_t bits = __float_as_uint(value + 0.0f);  // -0 becomes +0
-  const std::uint32_t ordered = bits & 0x80000000u ? ~bits : bits | 0x80000000u;
-  return static_cast<TokenKey>(ordered) << 32 | (0xffffffffu - static_cast<std::uint32_t>(id));
-}
-__device__ __forceinline__ Candidate candidate_of(TokenKey key) {
-  const auto ordered = static_cast<std::uint32_t>(key >> 32);
-  const std::uint32_t bits = ordered & 0x80000000u ? ordered ^ 0x80000000u : ~ordered;
-  return {__uint_as_float(bits),
-          static_cast<std::int32_t>(0xffffffffu - static_cast<std::uint32_t>(key))};
-}
-/// Below every token's key: what the CPU reports when nothing but NaN is there.
-__device__ __forceinline__ TokenKey no_token() { return token_key(-INFINITY, 0x7fffffff); }
-
 /// -log(-log(1 - u)), as on the CPU.
 __device__ __forceinline__ float gumbel(std::uint32_t word) {
   const float u = fminf(unit_interval(word), 0.99999994f);
   return -logf(-log1pf(-u));
 }
+
+/// What decides how a row of `ShardArgs` is sampled.
+struct RowSampling {
+  std::uint64_t seed = 0;
+  float temperature = 0.0f;
+  std::int32_t position = 0;  ///< Of the token to come.
+};
+__device__ __forceinline__ RowSampling row_sampling(const ShardArgs<Cuda>& args, int sample) {
+  const SlotParams& params = args.slots.params[args.samples.slots[sample]];
+  return {params.seed, params.temperature, args.positions[args.samples.rows[sample]] + 1};
+}
+
+/// One thread's search through logits of a row.
+class BestSearch {
+ public:
+  __device__ __forceinline__ void look(float value, std::int32_t id, const RowSampling& row) {
+    if (row.temperature > 0.0f) {
+      value /= row.temperature;
+      if (value + kMaxGumbel < value_) return;  // no noise can lift it
+      value += gumbel(token_word(row.seed, row.position, id));
+    }
+    const bool better = value > value_ || (value == value_ && id < id_);  // NaN never is
+    value_ = better ? value : value_;
+    id_ = better ? id : id_;
+  }
+  __device__ TokenKey key() const { return token_key(value_, id_); }
+
+ private:
+  float value_ = -INFINITY;  // and the id are those of `no_token`
+  std::int32_t id_ = 0x7fffffff;
+};
 
 __device__ __forceinline__ TokenKey warp_best(TokenKey key) {
 #pragma unroll

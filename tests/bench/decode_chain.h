@@ -58,24 +58,15 @@ class Chain {
     project(rows(batch_.activated, model_.sizes.intermediate()),
             model_.layers[static_cast<std::size_t>(layer)].down);
   }
-  void head() {
-    kernels::HeadArgs<T, Cuda> args;
-    args.samples = {batch_.rows, batch_.sample_rows.data(), batch_.slots.data()};
-    args.normed = rows(batch_.normed, model_.sizes.hidden);
-    args.weight = &model_.head;
-    args.gathered = batch_.gathered.view(batch_.rows, model_.sizes.hidden);
-    args.logits = batch_.logits.view(batch_.rows, model_.sizes.vocab());
-    kernels::head(ctx_, args);
-  }
+  void head() { kernels::head(ctx_, head_args(nullptr)); }
+  /// From logits that are there to tokens.
   void sample() {
-    kernels::ShardArgs<Cuda> args;
-    args.samples = {batch_.rows, batch_.sample_rows.data(), batch_.slots.data()};
-    args.positions = batch_.positions.data();
-    args.slots.params = batch_.params.data();
-    args.logits = batch_.logits.view(batch_.rows, model_.sizes.vocab());
-    args.vocab_size = model_.sizes.vocab();
-    kernels::best_of_shard(ctx_, args, batch_.best.data());
-    kernels::pick_best(ctx_, batch_.best.data(), 1, batch_.rows, batch_.tokens.data());
+    kernels::best_of_shard(ctx_, shard_args(), batch_.best.data());
+    end();
+  }
+  void head_and_sample() {
+    kernels::head_best(ctx_, head_args(&deferred_), shard_args(), batch_.best.data());
+    end();
   }
   void all() {
     for (int layer = 0; layer < model_.sizes.layers; ++layer) {
@@ -85,11 +76,50 @@ class Chain {
       gate_up(layer);
       down(layer);
     }
-    head();
-    sample();
+    head_and_sample();
   }
 
  private:
+  void end() {
+    kernels::EndStepArgs<Cuda> args;
+    args.samples = samples();
+    args.positions = batch_.positions.data();
+    args.best = batch_.best.data();
+    args.tokens = batch_.tokens.data();
+    args.tokens_stride = batch_.rows;
+    args.turn = batch_.tokens.data() + 2 * batch_.rows;
+    args.slots = slots();
+    kernels::end_step(ctx_, args);
+  }
+  kernels::HeadArgs<T, Cuda> head_args(kernels::DeferredNorm<T, Cuda>* deferred) const {
+    kernels::HeadArgs<T, Cuda> args;
+    args.samples = {batch_.rows, nullptr, batch_.slots.data()};
+    args.normed = rows(batch_.normed, model_.sizes.hidden);
+    args.deferred = deferred;
+    args.weight = &model_.head;
+    args.logits = batch_.logits.view(batch_.rows, model_.sizes.vocab());
+    return args;
+  }
+  kernels::ShardArgs<Cuda> shard_args() const {
+    kernels::ShardArgs<Cuda> args;
+    args.samples = samples();
+    args.positions = batch_.positions.data();
+    args.slots = slots();
+    args.logits = batch_.logits.view(batch_.rows, model_.sizes.vocab());
+    args.vocab_size = model_.sizes.vocab();
+    return args;
+  }
+  kernels::SampleView<Cuda> samples() const {
+    return {batch_.rows, batch_.sample_rows.data(), batch_.slots.data()};
+  }
+  kernels::SlotView<Cuda> slots() const {
+    kernels::SlotView<Cuda> slots;
+    slots.last_token = batch_.state.data();
+    slots.length = batch_.state.data() + batch_.rows;
+    slots.done = batch_.done.data();
+    slots.params = batch_.params.data();
+    return slots;
+  }
   TensorView<const T, Cuda> rows(const Buffer<T, Cuda>& buffer, std::int64_t cols) const {
     return {buffer.data(), batch_.rows, cols};
   }

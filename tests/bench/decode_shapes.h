@@ -91,11 +91,14 @@ struct Model {
 /// A batch of `batch` sequences whose next token is at position `context`.
 struct Batch {
   int rows, context;
-  Buffer<T, Cuda> residual, normed, qkv, attended, scratch, activated, gathered, cache;
+  Buffer<T, Cuda> residual, normed, qkv, attended, scratch, activated, cache;
   Buffer<float, Cuda> logits;
-  Buffer<std::int32_t, Cuda> positions, slots, table, map, sample_rows, tokens;
+  Buffer<std::int32_t, Cuda> positions, slots, table, map, sample_rows;
+  Buffer<std::int32_t, Cuda> tokens;  ///< Of two turns, and whose turn it is.
+  Buffer<std::int32_t, Cuda> state;   ///< Last tokens and lengths of the slots.
+  Buffer<std::uint8_t, Cuda> done;
   Buffer<kernels::SlotParams, Cuda> params;
-  Buffer<kernels::Candidate, Cuda> best;
+  Buffer<kernels::TokenKey, Cuda> best;
   kernels::StepView<Cuda> step;
   kernels::KvView<T, Cuda> kv;
 
@@ -110,7 +113,6 @@ struct Batch {
     attended = random.make(m * s.q_heads() * s.head_dim);
     scratch = random.make(m * 2 * std::max(s.intermediate(), s.hidden));
     activated = random.make(m * s.intermediate());
-    gathered = random.make(m * s.hidden);
     logits = Buffer<float, Cuda>(m * s.vocab());
     const int chunks = context / kernels::kChunkTokens + 1;
     kv.num_kv_heads = s.kv_heads();
@@ -127,8 +129,10 @@ struct Batch {
     slots = upload(ctx, slots_host);
     sample_rows = upload(ctx, slots_host);
     positions = upload(ctx, ones);
-    tokens = Buffer<std::int32_t, Cuda>(m);
-    best = Buffer<kernels::Candidate, Cuda>(m);
+    tokens = upload(ctx, std::vector<std::int32_t>(2 * n + 1));
+    best = upload(ctx, std::vector<kernels::TokenKey>(n));
+    state = upload(ctx, std::vector<std::int32_t>(2 * n));
+    done = upload(ctx, std::vector<std::uint8_t>(n));
     params = upload(ctx, std::vector<kernels::SlotParams>(n));
     kv.base = cache.data();
     kv.chunk_table = table.data();

@@ -63,6 +63,23 @@ struct Problem {
     args.logprobs = logprobs;
     return args;
   }
+  /// What the GPU's `end_step` makes of keys.
+  std::vector<std::int32_t> end(TokenKey* best, const TokenKey* gathered, int ranks) {
+    auto& cuda = Devices::get().cuda;
+    Buffer<std::int32_t, Cuda> tokens(samples), turn(1);
+    fill_zero(cuda, turn.data(), turn.size_bytes());
+    EndStepArgs<Cuda> args;
+    args.samples = {samples, sample_rows.on<Cuda>(), sample_slots.on<Cuda>()};
+    args.positions = positions.on<Cuda>();
+    args.best = best;
+    args.gathered = gathered;
+    args.ranks = ranks;
+    args.tokens = tokens.data();
+    args.turn = turn.data();
+    args.slots = slots.view<Cuda>();
+    end_step(cuda, args);
+    return download(cuda, tokens.data(), samples);
+  }
   /// Both devices sample; the share of equal tokens must be 1 but for `allowed`.
   void compare_full(const std::string& what, int allowed = 0) {
     auto& [cpu, cuda] = Devices::get();
@@ -160,29 +177,43 @@ TEST_F(Sample, BestOfShardsEqualsTheCpuAndTheWholeRow) {
     Problem problem(40, vocab, 4.0f);
     for (int i = 0; i < 40; ++i) problem.params(i).temperature = i % 3 == 0 ? 0.0f : 0.3f * i;
     problem.logits.host[5] = problem.logits.host[9] = 100.0f;  // a tie
+    const auto row = [&](int i) { return problem.logits.host.begin() + i * vocab; };
+    std::fill(row(3), row(4), std::numeric_limits<float>::quiet_NaN());
+    std::fill(row(6), row(7), -std::numeric_limits<float>::infinity());
+    for (auto at = row(7); at < row(9); at += 3) *at = std::numeric_limits<float>::quiet_NaN();
     problem.logits.device = upload(cuda, problem.logits.host);
     problem.slots.upload_all(cuda);
-    std::vector<Candidate> want(40);
-    best_of_shard(cpu, problem.shard_args<Cpu>(0, vocab), want.data());
-    Buffer<Candidate, Cuda> best(80);
+    std::vector<TokenKey> keys(40);
+    best_of_shard(cpu, problem.shard_args<Cpu>(0, vocab), keys.data());
+    std::vector<Candidate> want;
+    for (const TokenKey key : keys) want.push_back(candidate_of(key));
+    EXPECT_EQ(want[3].id, candidate_of(no_token()).id);
+    EXPECT_EQ(want[6].id, 0);
+    Buffer<TokenKey, Cuda> best(80), own(40);
+    fill_zero(cuda, best.data(), best.size_bytes());
     best_of_shard(cuda, problem.shard_args<Cuda>(0, vocab), best.data());
     const auto got = download(cuda, best.data(), 40);
     for (std::size_t i = 0; i < want.size(); ++i) {
-      EXPECT_EQ(got[i].id, want[i].id) << "vocabulary " << vocab << " sample " << i;
-      EXPECT_NEAR(got[i].value, want[i].value, 1e-4f * (1 + std::fabs(want[i].value)));
+      const Candidate found = candidate_of(got[i]);
+      EXPECT_EQ(found.id, want[i].id) << "vocabulary " << vocab << " sample " << i;
+      if (std::isinf(want[i].value)) {
+        EXPECT_EQ(found.value, want[i].value);
+      } else {
+        EXPECT_NEAR(found.value, want[i].value, 1e-4f * (1 + std::fabs(want[i].value)));
+      }
     }
     // Two ranks: halves of the columns give the same tokens.
     const std::int64_t half = vocab / 2;
+    fill_zero(cuda, best.data(), best.size_bytes());
     for (int rank = 0; rank < 2; ++rank) {
       auto args = problem.shard_args<Cuda>(rank * half, half);
       args.logits.data += rank * half;
       args.logits.stride = vocab;
       best_of_shard(cuda, args, best.data() + rank * 40);
     }
-    Buffer<std::int32_t, Cuda> tokens(40);
-    pick_best(cuda, best.data(), 2, 40, tokens.data());
-    const auto picked = download(cuda, tokens.data(), 40);
-    for (std::size_t i = 0; i < want.size(); ++i) EXPECT_EQ(picked[i], want[i].id);
+    const auto picked = problem.end(own.data(), best.data(), 2);
+    for (std::size_t i = 0; i < want.size(); ++i)
+      EXPECT_EQ(picked[i], i == 1 ? -1 : want[i].id) << "vocabulary " << vocab << " sample " << i;
   }
 }
 
@@ -328,10 +359,11 @@ TEST_F(Sample, DrawsFollowTheSoftmax) {
   Buffer<std::int32_t, Cuda> tokens(kDraws);
   sample_full(cuda, problem.full_args<Cuda>(tokens.data(), nullptr));
   check(download(cuda, tokens.data(), kDraws), "full");
-  Buffer<Candidate, Cuda> best(kDraws);
+  Buffer<TokenKey, Cuda> best(kDraws);
+  fill_zero(cuda, best.data(), best.size_bytes());
   best_of_shard(cuda, problem.shard_args<Cuda>(0, kTokens), best.data());
-  pick_best(cuda, best.data(), 1, kDraws, tokens.data());
-  check(download(cuda, tokens.data(), kDraws), "shards");
+  check(problem.end(best.data(), nullptr, 1), "shards");
+  for (const TokenKey key : download(cuda, best.data(), kDraws)) EXPECT_EQ(key, 0u);
 }
 
 }  // namespace

@@ -28,6 +28,12 @@ struct SamplingProblem {
     SlotView<Cpu> view;
     view.num_slots = static_cast<std::int32_t>(params.size());
     view.params = params.data();
+    last_token.resize(params.size());
+    length.resize(params.size());
+    done.resize(params.size());
+    view.last_token = last_token.data();
+    view.length = length.data();
+    view.done = done.data();
     return view;
   }
   std::int64_t vocab() const { return static_cast<std::int64_t>(row.size()); }
@@ -52,12 +58,12 @@ struct SamplingProblem {
     return tokens;
   }
 
-  /// `best_of_shard` on each of the shards that begin at `begins`, then `pick_best`.
+  /// `best_of_shard` on each of the shards that begin at `begins`, then `end_step`.
   std::vector<std::int32_t> sample_shards(std::vector<std::int64_t> begins) {
     const int ranks = static_cast<int>(begins.size());
     const std::int64_t padded = vocab() + 5;
     begins.push_back(padded);
-    std::vector<Candidate> best;
+    std::vector<TokenKey> best;
     for (int rank = 0; rank < ranks; ++rank) {
       std::vector<float> whole = row;
       whole.resize(static_cast<std::size_t>(padded), 1e9f);
@@ -75,14 +81,26 @@ struct SamplingProblem {
       best_of_shard(context, args, best.data() + best.size() - rows.size());
     }
     std::vector<std::int32_t> tokens(rows.size(), -1);
-    pick_best(context, best.data(), ranks, draws, tokens.data());
+    std::vector<TokenKey> own(rows.size());
+    std::int32_t turn = 0;
+    EndStepArgs<Cpu> end;
+    end.samples = samples();
+    end.positions = positions.data();
+    end.best = own.data();
+    end.gathered = best.data();
+    end.ranks = ranks;
+    end.tokens = tokens.data();
+    end.turn = &turn;
+    end.slots = slot_view();
+    end_step(context, end);
     return tokens;
   }
 
   Context<Cpu> context{1};
   std::vector<float> row;
   std::vector<SlotParams> params;
-  std::vector<std::int32_t> rows, slots, positions;
+  std::vector<std::int32_t> rows, slots, positions, last_token, length;
+  std::vector<std::uint8_t> done;
   std::int32_t draws;
 };
 
