@@ -32,6 +32,17 @@ struct EmbedParams {
 template <typename E, int N, int kItems>
 __global__ void embed_kernel(const EmbedParams<E> p) {
   __shared__ float scratch[32];
+  constexpr bool kEarlyWeights = kItems <= 2;  // registers for them
+  float weight[kEarlyWeights ? kItems : 1][N];
+  const auto load_weight = [&](int at, float(&to)[N]) {
+#pragma unroll
+    for (float& one : to) one = 1.0f;
+    if (p.norm_weight != nullptr && at < p.hidden) load_floats<N>(p.norm_weight + at, to);
+  };
+  if constexpr (kEarlyWeights) {
+#pragma unroll
+    for (int k = 0; k < kItems; ++k) load_weight((k * blockDim.x + threadIdx.x) * N, weight[k]);
+  }
   pdl_wait();
   pdl_trigger();
   const std::int64_t row = blockIdx.x, token = p.token_ids[row];
@@ -60,13 +71,10 @@ __global__ void embed_kernel(const EmbedParams<E> p) {
   for (int k = 0; k < kItems; ++k) {
     const int at = (k * blockDim.x + threadIdx.x) * N;
     if (at >= p.hidden) continue;
-    float weight[N];
+    float(&w)[N] = weight[kEarlyWeights ? k : 0];
+    if constexpr (!kEarlyWeights) load_weight(at, w);
 #pragma unroll
-    for (float& one : weight) one = 1.0f;
-    if (p.norm_weight != nullptr) load_floats<N>(p.norm_weight + at, weight);
-#pragma unroll
-    for (int j = 0; j < N; ++j)
-      v[k].at[j] = from_float<E>(to_float(v[k].at[j]) * factor * weight[j]);
+    for (int j = 0; j < N; ++j) v[k].at[j] = from_float<E>(to_float(v[k].at[j]) * factor * w[j]);
     store_vec(p.normed + row * p.normed_stride + at, v[k]);
   }
 }

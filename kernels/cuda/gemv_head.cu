@@ -44,7 +44,7 @@ bool gemv_head(Context<Cuda>& ctx, TensorView<const T, Cuda> x, const HeadArgs<T
   const T* w = args.weight->data();
   const TensorView<float, Cuda> logits = args.logits.slice_rows(0, x.rows);
   if (x.rows > kGemvMaxRows ||
-      !streams_weights(ctx, matmul_shape(x, logits), x.data, w, logits.data))
+      !streams_with_norm(ctx, matmul_shape(x, logits), x.data, w, logits.data, args.deferred))
     return false;
   HeadEpilogue epilogue{};
   epilogue.store = {logits.data, logits.stride, args.scale, args.softcap};
