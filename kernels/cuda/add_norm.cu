@@ -9,6 +9,8 @@
 namespace tandem::kernels {
 namespace {
 
+constexpr int kMaxThreads = 1024;
+
 template <typename E>
 struct AddNormParams : NormParams<E> {
   const E* branch;
@@ -17,7 +19,7 @@ struct AddNormParams : NormParams<E> {
 
 /// One block per row; the row stays in registers, kItems vectors of N elements per thread.
 template <typename E, int N, int kItems>
-__global__ void add_norm_kernel(AddNormParams<E> p) {
+__global__ void __launch_bounds__(kMaxThreads) add_norm_kernel(AddNormParams<E> p) {
   __shared__ float scratch[32];
   pdl_wait();
   pdl_trigger();
@@ -90,7 +92,7 @@ __global__ void add_norm_kernel(AddNormParams<E> p) {
 template <typename E, int N>
 void launch_add_norm(Context<Cuda>& ctx, std::int64_t rows, const AddNormParams<E>& params) {
   const int vectors = (params.hidden + N - 1) / N;
-  const int threads = vectors >= 1024 ? 1024 : (vectors + 31) / 32 * 32;
+  const int threads = vectors >= kMaxThreads ? kMaxThreads : (vectors + 31) / 32 * 32;
   const int items = (vectors + threads - 1) / threads;
   TANDEM_ASSERT(items <= 8, "hidden size ", params.hidden);
   const auto kernel = items <= 1   ? add_norm_kernel<E, N, 1>

@@ -7,6 +7,8 @@
 namespace tandem::kernels {
 namespace {
 
+constexpr int kMaxThreads = 1024;
+
 template <typename E>
 struct EmbedParams {
   const std::int32_t* token_ids;
@@ -30,7 +32,7 @@ struct EmbedParams {
 /// One block per row; the row stays in registers, kItems vectors of N elements per thread. The norm
 /// has the bits of `add_norm`'s: the same threads add up the same squares.
 template <typename E, int N, int kItems>
-__global__ void embed_kernel(const EmbedParams<E> p) {
+__global__ void __launch_bounds__(kMaxThreads) embed_kernel(const EmbedParams<E> p) {
   __shared__ float scratch[32];
   constexpr bool kEarlyWeights = kItems <= 2;  // registers for them
   float weight[kEarlyWeights ? kItems : 1][N];
@@ -82,7 +84,7 @@ __global__ void embed_kernel(const EmbedParams<E> p) {
 template <typename E, int N>
 void launch_embed(Context<Cuda>& ctx, std::int64_t rows, const EmbedParams<E>& params) {
   const int vectors = (params.hidden + N - 1) / N;
-  const int threads = vectors >= 1024 ? 1024 : (vectors + 31) / 32 * 32;
+  const int threads = vectors >= kMaxThreads ? kMaxThreads : (vectors + 31) / 32 * 32;
   const int items = (vectors + threads - 1) / threads;
   TANDEM_ASSERT(items <= 8, "hidden size ", params.hidden);
   // Not a dependent launch: so every later kernel of the step starts when the step's row arrays and

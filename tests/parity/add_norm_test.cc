@@ -59,6 +59,7 @@ constexpr Case kCases[] = {
     {9, 4096, false, false, false, true, true, 1.0f},
     {4, 8192, true, false, false, false, true, 1.0f},
     {2, 5120, true, true, false, true, false, 1.0f},
+    {2, 18432, true, true, true, true, true, 1.0f},  // three vectors of 16 bytes per thread
     {1, 16384, true, false, false, true, true, 1.0f},
 };
 

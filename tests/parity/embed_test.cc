@@ -57,7 +57,7 @@ void compare(std::int64_t hidden, float scale) {
 
 TEST_F(Embed, LooksUpTheShardNormsItAndZerosTheRest) {
   for_each_type([]<typename T>() {
-    for (const std::int64_t hidden : {1, 37, 64, 576, 4096, 5120})
+    for (const std::int64_t hidden : {1, 37, 64, 576, 4096, 5120, 18432})
       for (const float scale : {1.0f, 45.25f}) compare<T>(hidden, scale);
   });
 }
