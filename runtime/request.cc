@@ -50,7 +50,7 @@ void SamplingParams::validate(std::int32_t vocab_size) const {
   TANDEM_REQUIRE(n <= kMaxSamples, "n is ", n, "; choose at most ", kMaxSamples, ".");
   for (const std::int32_t id : stop_token_ids) in_vocabulary("stop_token_ids", id, vocab_size);
   for (const std::string& text : stop) {
-    TANDEM_REQUIRE(!text.empty(), "A stop string is empty; leave it out.");
+    TANDEM_REQUIRE(!text.empty(), "stop has an empty string; leave it out.");
   }
   for (const auto& [id, value] : logit_bias) {
     in_vocabulary("logit_bias", id, vocab_size);
@@ -60,7 +60,7 @@ void SamplingParams::validate(std::int32_t vocab_size) const {
     in_vocabulary("allowed_token_ids", id, vocab_size);
   }
   for (const auto& word : bad_words) {
-    TANDEM_REQUIRE(!word.empty(), "A bad word has no token; leave it out.");
+    TANDEM_REQUIRE(!word.empty(), "bad_words has a word without a token; leave it out.");
     for (const std::int32_t id : word) in_vocabulary("bad_words", id, vocab_size);
   }
   for (const auto& [count, name] :

@@ -36,12 +36,21 @@ void check_model(const std::string& asked, const std::string& served) {
                  "model");
 }
 
+/// The field that `message` begins with: what is wrong with sampling is said in words that fit
+/// flags and fields alike.
+std::string first_field(const json::object& body, const std::string& message) {
+  const std::string word = message.substr(0, message.find(' '));
+  return body.contains(word) ? word : "";
+}
+
 }  // namespace
 
 ApiServer::ApiServer(ApiConfig config)
     : config_(std::move(config)),
-      server_(config_.host, config_.port, config_.http,
-              [this](const Exchange& exchange) { handle(exchange); }) {
+      server_(
+          config_.host, config_.port, config_.http,
+          [this](const Exchange& exchange) { handle(exchange); },
+          [this](int status) { ++metrics_.responses[status]; }) {
   server_.start();
 }
 
@@ -169,10 +178,15 @@ void ApiServer::complete(const Exchange& exchange, bool chat) {
   ++accepted_;
   prepare(exchange, [this, exchange, chat] {
     const ServedModel& model = live_->model;
-    CompletionRequest request =
-        parse_completion_request(parse_body(exchange->request().body), chat, model.defaults);
+    const json::object body = parse_body(exchange->request().body);
+    CompletionRequest request = parse_completion_request(body, chat, model.defaults);
     check_model(request.model, model.name);
-    std::vector<runtime::Request> requests = model.token_requests(request);
+    std::vector<runtime::Request> requests;
+    try {
+      requests = model.token_requests(request);
+    } catch (const ConfigError& wrong) {
+      throw ApiError(400, wrong.what(), first_field(body, wrong.what()));
+    }
     server_.post(
         [this, exchange, request = std::move(request), requests = std::move(requests)]() mutable {
           start_job(exchange, std::move(request), std::move(requests));

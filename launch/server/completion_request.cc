@@ -15,7 +15,8 @@ namespace {
 constexpr std::int64_t kMaxInt = std::numeric_limits<std::int32_t>::max();
 constexpr std::size_t kMaxStops = 16, kMaxPrompts = 4096;
 
-/// Fields that would change the answer and that nothing here honours.
+/// Fields of OpenAI's interface, vLLM's and other servers' that would change the answer, or who may
+/// see it, and that nothing here honours.
 constexpr const char* kUnsupported[] = {"tools",
                                         "functions",
                                         "function_call",
@@ -37,16 +38,34 @@ constexpr const char* kUnsupported[] = {"tools",
                                         "truncate_prompt_tokens",
                                         "continue_final_message",
                                         "best_of",
-                                        "thinking_token_budget"};
+                                        "thinking_token_budget",
+                                        "thinking",
+                                        "enable_thinking",
+                                        "verbosity",
+                                        "cache_salt",
+                                        "vllm_xargs",
+                                        "mm_processor_kwargs",
+                                        "grammar",
+                                        "json_schema",
+                                        "regex",
+                                        "ebnf",
+                                        "top_a",
+                                        "tfs_z",
+                                        "mirostat",
+                                        "dry_multiplier",
+                                        "xtc_probability",
+                                        "dynatemp_range"};
 
 /// Values that mean "nothing special" are as good as no field.
 bool harmless(const std::string& field, const json::value& value, const json::object& body) {
   if (value.is_bool()) return !value.get_bool();
   if (value.is_array()) return value.get_array().empty();
+  if (value.is_string() && value.get_string().empty()) return true;
   if (field == "best_of") return body.contains("n") ? value == body.at("n") : value == 1;
   if (field == "length_penalty") return value.is_number() && value.to_number<double>() == 1.0;
   if (field == "function_call") return value == "none" || value == "auto";
-  return false;
+  if (field == "tfs_z") return value.is_number() && value.to_number<double>() == 1.0;
+  return value.is_number() && value.to_number<double>() == 0.0;
 }
 
 void refuse_unsupported(const json::object& body) {
@@ -266,6 +285,9 @@ json::array parse_messages(const json::object& body) {
     }
     json::object copy = message.get_object();
     const json::value* content = copy.if_contains("content");
+    if ((content == nullptr || content->is_null()) && copy.at("role") != "assistant") {
+      JsonBody::wrong("messages", "messages with content");
+    }
     copy["content"] = content == nullptr ? json::value("") : flat_content(*content);
     result.push_back(std::move(copy));
   }
@@ -284,6 +306,9 @@ CompletionRequest parse_completion_request(const json::object& body, bool chat,
   read_logprobs(fields, chat, request.params);
   read_stream(fields, request);
   if (chat) {
+    if (fields.flag("echo").value_or(false)) {
+      throw ApiError(400, "`echo` is for /v1/completions; leave it out.", "echo");
+    }
     request.messages = parse_messages(body);
     request.template_variables["add_generation_prompt"] =
         fields.flag("add_generation_prompt").value_or(true);

@@ -110,6 +110,7 @@ struct HttpSession {
   beast::tcp_stream stream;
   const HttpLimits& limits;
   const HttpServer::Handler& handler;
+  const HttpServer::Refused& refused;
   std::size_t& open_answers;
   beast::flat_buffer buffer;
 
@@ -137,7 +138,10 @@ struct HttpSession {
     if (!error) co_await http::async_read(stream, buffer, parser, into(error));
     if (error) {
       const int status = refusal(error);
-      if (status != 0) co_await send_whole(refusal_response(status), false, 11, false);
+      if (status != 0) {
+        refused(status);
+        co_await send_whole(refusal_response(status), false, 11, false);
+      }
       co_return false;
     }
     const bool keep_alive = parser.get().keep_alive();
@@ -237,7 +241,8 @@ struct HttpSession {
 };
 
 struct HttpServer::Impl {
-  Impl(HttpLimits l, Handler h) : limits(l), handler(std::move(h)) {}
+  Impl(HttpLimits l, Handler h, Refused r)
+      : limits(l), handler(std::move(h)), refused(std::move(r)) {}
 
   void bind(const std::string& host, std::uint16_t port);
   asio::awaitable<void> accept();
@@ -247,6 +252,7 @@ struct HttpServer::Impl {
 
   HttpLimits limits;
   Handler handler;
+  Refused refused;
   asio::io_context io{1};
   tcp::acceptor acceptor{io};
   asio::signal_set signals{io};
@@ -295,6 +301,7 @@ asio::awaitable<void> HttpServer::Impl::accept() {
       continue;
     }
     if (connections >= limits.max_connections) {
+      refused(503);
       refuse(socket);
       continue;
     }
@@ -305,7 +312,11 @@ asio::awaitable<void> HttpServer::Impl::accept() {
 
 asio::awaitable<void> HttpServer::Impl::serve(tcp::socket socket) {
   ++connections;
-  HttpSession session{beast::tcp_stream(std::move(socket)), limits, handler, open_answers,
+  HttpSession session{beast::tcp_stream(std::move(socket)),
+                      limits,
+                      handler,
+                      refused,
+                      open_answers,
                       beast::flat_buffer(limits.max_header_bytes + limits.max_body_bytes)};
   try {
     co_await session.run();
@@ -324,8 +335,8 @@ void HttpServer::Impl::wait_for_signal(std::shared_ptr<std::function<void()>> ca
 }
 
 HttpServer::HttpServer(const std::string& host, std::uint16_t port, HttpLimits limits,
-                       Handler handler)
-    : impl_(std::make_unique<Impl>(limits, std::move(handler))) {
+                       Handler handler, Refused refused)
+    : impl_(std::make_unique<Impl>(limits, std::move(handler), std::move(refused))) {
   impl_->bind(host, port);
 }
 

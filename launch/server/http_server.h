@@ -53,10 +53,14 @@ class HttpExchange {
 class HttpServer {
  public:
   using Handler = std::function<void(std::shared_ptr<HttpExchange>)>;
+  using Refused = std::function<void(int status)>;
 
   /// Binds `host` (a name or an address) and `port` (0: any free one); ConfigError when that is
-  /// not possible. Serving begins with `start`. `handler` must not throw.
-  HttpServer(const std::string& host, std::uint16_t port, HttpLimits limits, Handler handler);
+  /// not possible. Serving begins with `start`. `handler` must not throw; `refused` hears of what
+  /// is answered with an error without it.
+  HttpServer(
+      const std::string& host, std::uint16_t port, HttpLimits limits, Handler handler,
+      Refused refused = [](int) {});
   HttpServer(const HttpServer&) = delete;
   HttpServer& operator=(const HttpServer&) = delete;
   ~HttpServer();

@@ -67,18 +67,21 @@ class Endpoints(unittest.TestCase):
         self.refused(400, "POST", "/v1/completions", {"prompt": ""}, "prompt")
         self.refused(400, "POST", "/v1/completions", {"prompt": [5000]}, "prompt")
         self.refused(400, "POST", "/v1/completions", {"prompt": "a " * 400}, "prompt")
-        self.refused(400, "POST", "/v1/completions", {"prompt": "a", "logit_bias": {"9999": 1}})
+        self.refused(400, "POST", "/v1/completions", {"prompt": "a", "logit_bias": {"9999": 1}},
+                     "logit_bias")
         self.refused(400, "POST", "/v1/completions", {"prompt": "a", "n": 5})
-        self.refused(400, "POST", "/v1/completions", {"prompt": "a", "stop": [""]})
+        for field, value in {"temperature": -1, "top_p": 2, "n": 0, "min_p": 2, "stop": [""],
+                             "presence_penalty": 3, "repetition_penalty": 0}.items():
+            self.refused(400, "POST", "/v1/completions", {"prompt": "a", field: value}, field)
         self.refused(400, "POST", "/v1/chat/completions", {"messages": [{"role": "user",
                      "content": [{"type": "image_url", "image_url": {"url": "x"}}]}]}, "messages")
         self.refused(413, "POST", "/v1/completions", "x" * 200000)
         self.refused(404, "POST", "/v1/completions", {"prompt": "a", "model": "b"}, "model")
 
     def test_metrics_count(self):
-        def metric(name):
+        def metric(name, label=""):
             text = self.server.request("GET", "/metrics")[1]
-            lines = [line for line in text.splitlines() if line.startswith("tandem_" + name + "{")]
+            lines = [line for line in text.splitlines() if line.startswith(f"tandem_{name}{{{label}")]
             return sum(float(line.split()[-1]) for line in lines)
         self.server.wait_until_idle()
         before = metric("generation_tokens_total")
@@ -89,6 +92,11 @@ class Endpoints(unittest.TestCase):
         self.assertEqual(metric("time_to_first_token_seconds_count") - first, 2)
         self.assertGreater(metric("request_success_total"), 0)
         self.assertEqual(metric("kv_cache_usage_perc"), 0)
+        for status, data, more in [(413, "x" * 200000, {}), (431, "", {"X-Long": "a" * 30000})]:
+            before = metric("http_responses_total", f'status="{status}"')
+            self.assertEqual(
+                self.server.request("POST", "/v1/completions", data, more)[0], status)
+            self.assertEqual(metric("http_responses_total", f'status="{status}"') - before, 1)
 
     def test_status_page_has_no_outside_resources(self):
         status, page, headers = self.server.request("GET", "/")

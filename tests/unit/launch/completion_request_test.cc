@@ -115,6 +115,12 @@ TEST(CompletionRequest, WhatWouldChangeTheAnswerIsRefusedByName) {
   EXPECT_EQ(refusal([] { completion(R"("prompt": "a", "best_of": 2)"); }), "400 best_of");
   EXPECT_EQ(refusal([] { completion(R"("prompt": "a", "best_of": 1)"); }), "");
   EXPECT_EQ(refusal([] { completion(R"("prompt": "a", "suffix": "b")"); }), "400 suffix");
+  EXPECT_EQ(refusal([] { completion(R"("prompt": "a", "suffix": "", "mirostat": 0)"); }), "");
+  EXPECT_EQ(refusal([] { completion(R"("prompt": "a", "mirostat": 2)"); }), "400 mirostat");
+  EXPECT_EQ(refusal([] { chat(R"(,"echo": true)"); }), "400 echo");
+  EXPECT_EQ(refusal([] { chat(R"(,"echo": false)"); }), "");
+  EXPECT_EQ(refusal([] { chat(R"(,"cache_salt": "a")"); }), "400 cache_salt");
+  EXPECT_EQ(refusal([] { chat(R"(,"thinking": {"type": "enabled"})"); }), "400 thinking");
   EXPECT_EQ(refusal([] {
               parse_messages(
                   parse_body(R"({"messages":[{"role":"user","content":[{"type":"image_url"}]}]})"));
@@ -141,6 +147,10 @@ TEST(CompletionRequest, WrongTypesAndRangesAreNamed) {
   EXPECT_EQ(refusal([] { chat(R"(,"messages": [])"); }), "400 messages") << "the last one counts";
   EXPECT_EQ(refusal([] { parse_messages(parse_body(R"({"messages": [{"content": "a"}]})")); }),
             "400 messages");
+  for (const char* message : {R"({"role": "user"})", R"({"role": "system", "content": null})"}) {
+    const std::string body = std::string(R"({"messages": [)") + message + "]}";
+    EXPECT_EQ(refusal([&] { parse_messages(parse_body(body)); }), "400 messages") << message;
+  }
   EXPECT_EQ(refusal([] { parse_body("{"); }), "400 -");
   EXPECT_EQ(refusal([] { parse_body("[]"); }), "400 -");
   EXPECT_EQ(refusal([] { parse_body("{\"prompt\": \"\xff\"}"); }), "400 -");
