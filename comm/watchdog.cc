@@ -87,6 +87,18 @@ class Watchdog::Impl {
 
   Progress& progress() { return progress_; }
 
+  std::vector<RankState> ranks() const {
+    const std::scoped_lock lock(mutex_);
+    if (!seen_.empty()) return seen_;
+    // Nothing was seen yet, or there is nobody to look.
+    const Stage stage = progress_.read();
+    RankState own;
+    own.host = star_.hosts[index()];
+    own.kind = stage.kind;
+    own.stage = describe(stage);
+    return {own};
+  }
+
   DeviceWatch watch(DeviceHooks hooks) { return {device_, std::move(hooks)}; }
 
   void leaving_with(int exit_code) { leaving_code_ = exit_code; }
@@ -153,6 +165,7 @@ class Watchdog::Impl {
                        ") has left the job with an error"),
                 first_out_code_);
       if (const auto verdict = judge_ranks(now)) end_after_verdict(*verdict);
+      show_ranks();
       heed_termination(now);
       wait_for_event(next_beat);
     }
@@ -242,6 +255,11 @@ class Watchdog::Impl {
     if (told_to_end_at_) deadlines.alive_s = kSilentAtTheEnd_s;
     if (rank_ != 0) deadlines.step_s = deadlines.load_s = 0;  // progress is rank 0's business
     return judge(ranks_, deadlines);
+  }
+
+  void show_ranks() {
+    const std::scoped_lock lock(mutex_);
+    seen_ = ranks_;
   }
 
   void send_to_all(FrameType type, const std::string& text, int exit_code) {
@@ -350,9 +368,10 @@ class Watchdog::Impl {
   int first_out_code_ = 0;
   Clock::time_point first_out_at_{};
   WatchedDevice device_;
-  std::mutex mutex_;  ///< Guards failure_ and failure_code_.
+  mutable std::mutex mutex_;  ///< Guards failure_, failure_code_ and seen_.
   std::string failure_;
   int failure_code_ = kBrokenJobExitCode;
+  std::vector<RankState> seen_;
   std::thread thread_;
 };
 
@@ -362,6 +381,8 @@ Watchdog::Watchdog(const MpiSession& session, ControlPlane& control, WatchdogCon
 Watchdog::~Watchdog() = default;
 
 Progress& Watchdog::progress() { return impl_->progress(); }
+
+std::vector<RankState> Watchdog::ranks() const { return impl_->ranks(); }
 
 DeviceWatch Watchdog::watch(DeviceHooks hooks) { return impl_->watch(std::move(hooks)); }
 

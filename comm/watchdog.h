@@ -9,6 +9,7 @@
 
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "comm/control_plane.h"
 #include "comm/mpi_session.h"
@@ -38,6 +39,10 @@ class Watchdog {
   ~Watchdog();
 
   Progress& progress();
+
+  /// What this rank knew of the ranks less than half a second ago: rank 0 of all, another one of
+  /// itself and of rank 0. Any thread.
+  std::vector<RankState> ranks() const;
 
   /// For as long as the answer lives, errors of this rank's device end the job, and the device is
   /// abandoned before this process ends. One device at a time.

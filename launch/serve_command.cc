@@ -112,12 +112,22 @@ ServedModel served_model(const Options& options, const ModelSource& source,
   return model;
 }
 
-std::vector<RankState> rank_states(Ranks& ranks, const std::string& device) {
+std::vector<ServedRank> served_ranks(Ranks& ranks, const std::string& device) {
   const auto hosts = ranks.control.all_gather(ranks.session.host());
   const auto devices = ranks.control.all_gather(device);
-  std::vector<RankState> states;
-  for (std::size_t r = 0; r < hosts.size(); ++r) states.push_back({hosts[r], devices[r]});
-  return states;
+  std::vector<ServedRank> served;
+  for (std::size_t r = 0; r < hosts.size(); ++r) served.push_back({hosts[r], devices[r]});
+  return served;
+}
+
+std::string describe(const comm::RankState& rank) {
+  if (rank.left) return "left";
+  if (rank.connection_lost) return "connection lost";
+  if (rank.silent_s > 1) return concat("silent for ", static_cast<int>(rank.silent_s), " s");
+  if (rank.kind == comm::StageKind::kIdle) return "idle";
+  if (rank.stage_age_s > 1)
+    return concat(rank.stage, " for ", static_cast<int>(rank.stage_age_s), " s");
+  return "running";
 }
 
 /// Rank 0 from "ready" to the last byte. The first SIGTERM or SIGINT drains, the second stops.
@@ -153,7 +163,7 @@ int run_serve(Ranks& ranks, const std::vector<std::string>& arguments) {
   std::optional<ServedModel> model;
   ranks.control.on_first(
       [&] { model.emplace(served_model(options, source, made.engine->limits())); });
-  std::vector<RankState> states = rank_states(ranks, made.device_name);
+  std::vector<ServedRank> served = served_ranks(ranks, made.device_name);
   runtime::EngineLoop loop(
       ranks.control, *made.engine,
       {made.engine->limits(), !options.no_prefix_caching, source.config.eos_ids});
@@ -167,7 +177,11 @@ int run_serve(Ranks& ranks, const std::vector<std::string>& arguments) {
     session.finish(made, device, config.threads, facts);
     return 0;
   }
-  server->ready(std::move(*model), loop, std::move(states));
+  server->ready(std::move(*model), loop, std::move(served), [&] {
+    std::vector<std::string> states;
+    for (const comm::RankState& rank : ranks.watchdog.ranks()) states.push_back(describe(rank));
+    return states;
+  });
   serve(*server, loop, options.api.host);
   server.reset();
   session.finish(made, device, config.threads, facts);

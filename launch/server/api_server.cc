@@ -61,9 +61,10 @@ ApiServer::~ApiServer() {
   live_.reset();
 }
 
-void ApiServer::ready(ServedModel model, runtime::EngineLoop& loop, std::vector<RankState> ranks) {
+void ApiServer::ready(ServedModel model, runtime::EngineLoop& loop, std::vector<ServedRank> ranks,
+                      RankStates states) {
   auto live = std::make_shared<std::unique_ptr<Live>>(
-      new Live{std::move(model), &loop, std::move(ranks), TokenPump(server_)});
+      new Live{std::move(model), &loop, std::move(ranks), std::move(states), TokenPump(server_)});
   server_.post([this, live] { live_ = std::move(*live); });
 }
 
@@ -301,8 +302,12 @@ json::object ApiServer::status() const {
   result["prefill_tokens"] = loop.prefill_tokens;
   result["generated_tokens"] = loop.generated_tokens;
   json::array ranks;
-  for (const RankState& rank : live_->ranks) {
-    ranks.push_back({{"host", rank.host}, {"device", rank.device}, {"state", "ready"}});
+  const std::vector<std::string> states = live_->states();
+  for (std::size_t r = 0; r < live_->ranks.size(); ++r) {
+    const ServedRank& rank = live_->ranks[r];
+    ranks.push_back({{"host", rank.host},
+                     {"device", rank.device},
+                     {"state", r < states.size() ? states[r] : "starting"}});
   }
   result["ranks"] = std::move(ranks);
   return result;

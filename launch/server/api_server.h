@@ -30,9 +30,11 @@ struct ApiConfig {
 };
 
 /// What the status page shows of a rank.
-struct RankState {
+struct ServedRank {
   std::string host, device;
 };
+/// What each rank is doing now, in a few words. Any thread.
+using RankStates = std::function<std::vector<std::string>()>;
 
 class ApiServer {
  public:
@@ -43,7 +45,8 @@ class ApiServer {
   std::uint16_t port() const { return server_.port(); }
 
   /// From now on requests are served. `loop` must outlive the server's use of it.
-  void ready(ServedModel model, runtime::EngineLoop& loop, std::vector<RankState> ranks);
+  void ready(ServedModel model, runtime::EngineLoop& loop, std::vector<ServedRank> ranks,
+             RankStates states);
 
   /// No new requests from now on; `on_empty` is called once, on the server's thread, when all
   /// that was accepted has ended.
@@ -60,7 +63,8 @@ class ApiServer {
   struct Live {
     ServedModel model;
     runtime::EngineLoop* loop;
-    std::vector<RankState> ranks;
+    std::vector<ServedRank> ranks;
+    RankStates states;
     TokenPump pump;
   };
 

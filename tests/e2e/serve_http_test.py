@@ -146,6 +146,23 @@ class LongAnswers(unittest.TestCase):
         self.server.wait_until_idle()
 
 
+class RankStates(unittest.TestCase):
+    """Of /status, which the status page shows."""
+
+    def test_they_say_what_each_rank_does(self):
+        with tempfile.TemporaryDirectory() as folder:
+            with served.Served(None, ranks=2, arguments=[
+                    *served.endless_model(pathlib.Path(folder)), "--step-timeout", "0"]) as server:
+                states = lambda: [rank["state"] for rank in server.status()["ranks"]]
+                served.wait_until(lambda: states() == ["idle"] * 2, "idle ranks")
+                with socket.create_connection(("127.0.0.1", server.port)) as client:
+                    body = json.dumps(ENDLESS)
+                    client.sendall("POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: "
+                                   f"{len(body)}\r\n\r\n{body}".encode())
+                    served.wait_until(lambda: states()[0] == "running", "running ranks")
+                served.wait_until(lambda: states() == ["idle"] * 2, "idle ranks")
+
+
 class Life(unittest.TestCase):
     def drain(self, ranks):
         folder = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory()))
