@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "kernels/device/error.h"
+#include "launch/bench/steady_start.h"
 #include "launch/text_table.h"
 
 namespace tandem::launch {
@@ -28,7 +29,7 @@ LoadCount EngineLoad::run_all() {
   running_.resize(workload_.requests.size());
   part_tokens_.assign(1, 0);
   open();
-  for (std::size_t place = 0; place < running_.size(); ++place) begin(place, 0);
+  for (std::size_t place = 0; place < running_.size(); ++place) begin(place);
   loop_.run_until_idle();
   close();
   return count_;
@@ -39,21 +40,33 @@ LoadCount EngineLoad::run_steady(const SteadyConfig& config) {
   steady_ = true;
   running_.resize(static_cast<std::size_t>(config.concurrency));
   part_tokens_.assign(static_cast<std::size_t>(config.parts), 0);
+  std::vector<BenchRequest> first;
+  for (std::size_t place = 0; place < running_.size(); ++place) first.push_back(next_item());
+  const auto left = steady_start(first, config.step_tokens, config.mixed_step_tokens);
   for (std::size_t place = 0; place < running_.size(); ++place)
-    begin(place, static_cast<double>(place) / static_cast<double>(running_.size()));
+    begin(place, first[place], left[place]);
   loop_.run_until_idle();
   return count_;
 }
 
-void EngineLoad::begin(std::size_t place, double age) {
+BenchRequest EngineLoad::next_item() {
   const auto size = static_cast<std::int64_t>(workload_.requests.size());
   BenchRequest item = workload_.requests[static_cast<std::size_t>(next_ % size)];
   item.number = next_++;
-  const auto given = static_cast<std::int32_t>(age * item.output);
-  item.input += given;
+  return item;
+}
+
+void EngineLoad::begin(std::size_t place) {
+  BenchRequest item = next_item();
+  const std::int32_t left = item.output;
+  begin(place, std::move(item), left);
+}
+
+void EngineLoad::begin(std::size_t place, BenchRequest item, std::int32_t left) {
+  item.input += item.output - left;
   runtime::Request request;
   request.prompt = item.text.empty() ? prompts_.tokens(item) : encode_(item.text);
-  request.params.max_tokens = item.output - given;
+  request.params.max_tokens = left;
   request.params.ignore_eos = workload_.has_lengths;
   Running& running = running_[place];
   running = {0, static_cast<std::int64_t>(request.prompt.size()), 0, request.params.max_tokens};
@@ -83,7 +96,7 @@ void EngineLoad::accept(std::size_t place, const runtime::TokenEvent& event) {
                   decimal(static_cast<double>(count_.output_tokens) / seconds, 1),
                   " output tokens/s");
   });
-  if (ended && steady_) begin(place, 0);
+  if (ended && steady_) begin(place);
 }
 
 void EngineLoad::count(const Running& running, bool ended) {

@@ -21,6 +21,7 @@ struct SteadyConfig {
   std::int32_t concurrency = 0;
   double warmup_s = 2, duration_s = 30;  ///< Before, and while, counting.
   std::int32_t parts = 5;                ///< Equal parts of the duration; each is a sample.
+  std::int32_t step_tokens = 2048, mixed_step_tokens = 0;  ///< Of the engine.
 };
 
 /// What was counted.
@@ -52,8 +53,10 @@ class EngineLoad {
     std::int64_t output = 0;
   };
 
-  /// Submits the next request in `place`; `age` tokens of its answer are taken as given.
-  void begin(std::size_t place, double age);
+  BenchRequest next_item();
+  /// Submits a request in `place`; all but `left` tokens of its answer are taken as given.
+  void begin(std::size_t place, BenchRequest item, std::int32_t left);
+  void begin(std::size_t place);
   void accept(std::size_t place, const runtime::TokenEvent& event);
   void count(const Running& running, bool ended);
   void open();

@@ -30,8 +30,9 @@ std::optional<Options> parse(Ranks& ranks, const std::vector<std::string>& argum
   po::options_description description(
       "usage: tandem bench throughput --model MODEL [options]\n\nAll requests at once, from the "
       "first to the last token; or --steady-state: always --max-concurrency requests, the first of "
-      "which begin at ages spread evenly over an answer, counted for --duration seconds once each "
-      "has given a token");
+      "which begin in the middle of their answers so that equally many end at any time, counted "
+      "for "
+      "--duration seconds once each has given a token");
   // clang-format off
   description.add_options()
       ("steady-state", po::bool_switch(&options.steady_state), "measure a steady state instead of a whole set")
@@ -56,6 +57,8 @@ std::optional<Options> parse(Ranks& ranks, const std::vector<std::string>& argum
   options.engine.max_num_seqs = options.max_concurrency;
   options.engine.max_num_batched_tokens =
       std::max(options.engine.max_num_batched_tokens, options.max_concurrency);
+  options.steady.step_tokens = options.engine.max_num_batched_tokens;
+  options.steady.mixed_step_tokens = options.engine.mixed_step_tokens;
   return options;
 }
 
