@@ -9,7 +9,9 @@
 #     --model tests/bench/models/llama-3-8b --load-format dummy --max-model-len 32768
 # What is played, from the environment (requests longer than --max-model-len count nowhere):
 #   SAMPLE    share of the trace's conversations, all their turns (0.1): what one of ten servers gets
-#             when a router sends every conversation to one server
+#             when a router sends every conversation to one server. So the share of prompt tokens
+#             that the cache of one H200 (0.8 million tokens) still knows is that of the whole trace
+#             in a cache without end, 38 %; with all conversations on one server it would be 8 %
 #   SKIP      requests passed over before the first (800), REQUESTS played at each rate (100)
 #   HISTORY   of those passed over, sent before each rate with reuse on (100), so that the cache is
 #             as it is in the middle of the trace and not empty
@@ -18,6 +20,7 @@
 # LATENCY holds the objectives (ttft:5000 tpot:50). TANDEM names the program (build/tandem), OUT the
 # folder for results (.).
 set -euo pipefail
+command="tests/bench/mooncake_reuse.sh $*"
 trace=$1
 shift
 tandem=${TANDEM:-build/tandem}
@@ -78,4 +81,4 @@ start "$@"
 search on "${ON_SECONDS:-130}" "$rates" --prefix-history "${HISTORY:-100}"
 stop
 python3 "$(dirname "${BASH_SOURCE[0]}")/mooncake_ratio.py" "$out/mooncake_reuse_off.json" \
-  "$out/mooncake_reuse_on.json"
+  "$out/mooncake_reuse_on.json" "$out/mooncake_reuse.json" "$command"

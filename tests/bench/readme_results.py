@@ -10,6 +10,9 @@ import pathlib
 import re
 import sys
 
+sys.path.insert(0, str(pathlib.Path(__file__).parent))
+import mooncake_ratio  # noqa: E402
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BEGIN, END = "<!-- results: made by tests/bench/readme_results.py -->", "<!-- results end -->"
 PLAN_LIMIT = 0.15
@@ -127,6 +130,12 @@ def headline(documents):
         rows.append(["Llama-3-8B, 256 at once, 1024 in and out", machine_of(document),
                      f'{row["value"]:,.0f} tokens/s', ""])
         break
+    for document, row in find(("mooncake_reuse",), "reuse-on", "highest_rate_held"):
+        values = {(other["case"], other["metric"]): other["value"] for other in document["rows"]}
+        rows.append(["Llama-3-8B, Mooncake's conversations within p99 TTFT 5 s, TPOT 50 ms",
+                     machine_of(document), f'{number(row["value"])} requests/s',
+                     f'without prefix reuse {number(values["reuse-off", "highest_rate_held"])} hold, '
+                     f'{number(values["reuse-off", "lowest_rate_missed"])} do not'])
     for document, row in find(("prefill_attention",),
                               "prefill attention bf16 32/8 d128 causal 8192", "attention_rate"):
         cudnn = by_case(document)[row["case"]]["cudnn_attention_rate"]["value"]
@@ -239,6 +248,33 @@ def serving(documents):
                 if row["metric"] in ("output_throughput", "output_tokens_per_s_per_gpu",
                                      "output_tokens_per_s_per_user", "device_idle_bound_us")]
         out += section("Many requests at once", document, ["case", "what", "statistic", "value"], rows)
+    return out
+
+
+REUSE = "What prefix reuse is worth in serving: Mooncake's conversations at rates that hold p99 TTFT " \
+    "5 s and TPOT 50 ms"
+REUSE_FOUND = """\
+100 requests of the middle of the trace are played, of a tenth of its conversations with all their
+turns: what one of ten servers gets when a router sends every conversation to one server. Of all
+prompt tokens of the trace 38 % repeat what came before; the KV cache of one H200 (0.8 million
+tokens) still knows as many of a tenth of the conversations, and 8 % of all of them. The rates in
+between were not tried."""
+
+
+def prefix_reuse(documents):
+    out = []
+    for document in of_bench(documents, "mooncake_reuse"):
+        _, cases, _, _ = mooncake_ratio.summary(document)
+        rows = [mooncake_ratio.cells(case, values) for case, values in cases.items()
+                if ("objectives_held", "mean") in values]
+        rows.sort(key=lambda row: (row[-1] != "held", row[0]))
+        bounds = {row["metric"]: row["value"] for row in document["rows"] if row["unit"] == "ratio"}
+        words = [f"{word} {bounds[name]:.2f} times" for word, name in
+                 (("at least", "rate_raised_at_least"), ("less than", "rate_raised_at_most"))
+                 if name in bounds]
+        found = f'Reuse raises the rate {" and ".join(words)}.\n' if words else ""
+        out += section(REUSE, document, mooncake_ratio.HEAD, rows)
+        out += [(REUSE, None, [found + REUSE_FOUND, ""])] if rows else []
     return out
 
 
@@ -369,7 +405,7 @@ def generate(documents):
                 *against_floor(documents, "ttft_ms", "Prefill against the floor of arithmetic"),
                 *decode_kernels(documents), *prefill_attention(documents), *all_reduce(documents),
                 *seam(documents), *overlap(documents), *domains(documents), *separation(documents),
-                *kv_growth(documents), *serving(documents), *llama_cpp(documents),
+                *kv_growth(documents), *serving(documents), *prefix_reuse(documents), *llama_cpp(documents),
                 *scaling(documents), *plan(documents)]
     return "\n".join([BEGIN, "", *headline(documents), *opened_by_click(sections), END])
 
