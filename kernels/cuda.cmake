@@ -11,6 +11,7 @@ target_sources(tandem_kernels PRIVATE
   cuda/attend_prefill.cu
   cuda/attend_prefill_mma.cu
   cuda/cublas_check.cc
+  cuda/cublaslt_plan.cc
   cuda/decode_choice.cc
   cuda/embed.cu
   cuda/gate_up_act.cu

@@ -15,71 +15,10 @@
 namespace tandem::kernels {
 namespace {
 
-constexpr std::int64_t kWorkspaceBytes = std::int64_t{64} << 20;
 constexpr std::int64_t kFlushBytes = std::int64_t{128} << 20;  // More than the 60 MB L2 of an H200.
-constexpr int kCandidates = 16;
 constexpr int kTimedRuns = 5;
+constexpr std::int64_t kMaxEnlargedRows = 4096;  // above, a bucket's m are alike, and large
 constexpr std::size_t kMaxPlans = 8192;  // Prefill lengths vary freely; forget all beyond this.
-
-template <auto Destroy>
-struct Deleter {
-  template <typename T>
-  void operator()(T* object) const {
-    TANDEM_CHECK_NOEXCEPT(Destroy(object));
-  }
-};
-using Descriptor = std::unique_ptr<cublasLtMatmulDescOpaque_t, Deleter<cublasLtMatmulDescDestroy>>;
-using Layout = std::unique_ptr<cublasLtMatrixLayoutOpaque_t, Deleter<cublasLtMatrixLayoutDestroy>>;
-using Preference =
-    std::unique_ptr<cublasLtMatmulPreferenceOpaque_t, Deleter<cublasLtMatmulPreferenceDestroy>>;
-
-cudaDataType_t cuda_type(DType type) {
-  return type == DType::kF32 ? CUDA_R_32F : type == DType::kBF16 ? CUDA_R_16BF : CUDA_R_16F;
-}
-
-Layout make_layout(DType type, std::int64_t rows, std::int64_t cols, std::int64_t leading) {
-  cublasLtMatrixLayout_t layout = nullptr;
-  TANDEM_CHECK(cublasLtMatrixLayoutCreate(&layout, cuda_type(type),
-                                          static_cast<std::uint64_t>(rows),
-                                          static_cast<std::uint64_t>(cols), leading));
-  return Layout(layout);
-}
-
-/// cuBLAS is column-major: y^T `[n, m]` = W (transposed from `[k, n]`) x^T `[k, m]`.
-Descriptor make_descriptor(int sm_target) {
-  cublasLtMatmulDesc_t made = nullptr;
-  // COMPUTE_32F also for float inputs: full float products, no TF32.
-  TANDEM_CHECK(cublasLtMatmulDescCreate(&made, CUBLAS_COMPUTE_32F, CUDA_R_32F));
-  Descriptor descriptor(made);
-  const cublasOperation_t transposed = CUBLAS_OP_T;
-  TANDEM_CHECK(cublasLtMatmulDescSetAttribute(made, CUBLASLT_MATMUL_DESC_TRANSA, &transposed,
-                                              sizeof transposed));
-  const std::int32_t target = sm_target;
-  if (target > 0)
-    TANDEM_CHECK(cublasLtMatmulDescSetAttribute(made, CUBLASLT_MATMUL_DESC_SM_COUNT_TARGET, &target,
-                                                sizeof target));
-  return descriptor;
-}
-
-Preference make_preference(std::int32_t alignment_bytes) {
-  cublasLtMatmulPreference_t made = nullptr;
-  TANDEM_CHECK(cublasLtMatmulPreferenceCreate(&made));
-  Preference preference(made);
-  const auto set = [made](cublasLtMatmulPreferenceAttributes_t attribute, auto value) {
-    TANDEM_CHECK(cublasLtMatmulPreferenceSetAttribute(made, attribute, &value, sizeof value));
-  };
-  set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<std::uint64_t>(kWorkspaceBytes));
-  // Partial sums of a split K stay float: one rounding to the output type, as `linear.h` promises.
-  set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
-      static_cast<std::uint32_t>(CUBLASLT_REDUCTION_SCHEME_NONE |
-                                 CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
-  const auto alignment = static_cast<std::uint32_t>(alignment_bytes);
-  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, alignment);
-  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, alignment);
-  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, alignment);
-  set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, alignment);
-  return preference;
-}
 
 std::filesystem::path cache_file(const CudaOptions& options) {
   cudaDeviceProp prop{};
@@ -90,7 +29,7 @@ std::filesystem::path cache_file(const CudaOptions& options) {
   const std::filesystem::path folder = options.tuning_cache_folder.empty()
                                            ? default_cache_folder()
                                            : std::filesystem::path(options.tuning_cache_folder);
-  return folder / concat("matmul-v2-", gpu, "-cublaslt-", cublasLtGetVersion(), ".txt");
+  return folder / concat("matmul-v3-", gpu, "-cublaslt-", cublasLtGetVersion(), ".txt");
 }
 
 /// Largest power of two, at most 16, that divides all three addresses.
@@ -109,14 +48,37 @@ struct CublasLt::Operands {
   float scale = 1.0f;
 };
 
-struct CublasLt::Plan {
-  Descriptor descriptor;
-  Layout w, x, y;
-  cublasLtMatmulAlgo_t algorithm{};
+/// The operands of a matmul with more rows: x repeated, products into memory of their own.
+struct CublasLt::Enlarged {
+  Temporary x, y, addend;
+  Operands operands;
+
+  Enlarged(Context<Cuda>& ctx, const MatmulShape& small, const MatmulShape& large,
+           const Operands& o)
+      : x(make(ctx, size(large.m, large.x_stride, large.in))),
+        y(make(ctx, size(large.m, large.y_stride, large.out))),
+        addend(make(ctx, o.addend == nullptr ? 1 : size(large.m, large.y_stride, large.out))),
+        operands{x.as<void>(), o.w, y.as<void>(),
+                 o.addend == nullptr ? nullptr : addend.as<const void>(), o.scale} {
+    const std::int64_t row = size(1, small.x_stride, small.in);
+    for (std::int64_t first = 0; first < large.m; first += small.m) {
+      const std::int64_t rows = std::min(small.m, large.m - first);
+      copy_on_device(ctx, x.as<std::byte>() + first * row, o.x,
+                     (rows - 1) * row + size(1, small.k, small.in));
+    }
+  }
+
+ private:
+  static std::int64_t size(std::int64_t rows, std::int64_t stride, DType type) {
+    return rows * stride * size_bytes(type);
+  }
+  static Temporary make(Context<Cuda>& ctx, std::int64_t size) {
+    return ctx.temporary(static_cast<std::size_t>(size));
+  }
 };
 
 CublasLt::CublasLt(const CudaOptions& options)
-    : workspace_(kWorkspaceBytes), cache_(cache_file(options)) {
+    : workspace_(CublasLtPlan::kWorkspaceBytes), cache_(cache_file(options)) {
   TANDEM_CHECK(cublasLtCreate(&handle_));
 }
 
@@ -131,7 +93,7 @@ void CublasLt::matmul(Context<Cuda>& ctx, MatmulShape shape, const void* x, cons
   shape.sm_target = sm_target_;
   shape.alignment_bytes = alignment_of(x, w, y);
   const Operands operands{x, w, y, nullptr, 1.0f};
-  const Plan& plan = plan_for(ctx, shape, operands);
+  const CublasLtPlan& plan = plan_for(ctx, shape, operands);
   TANDEM_CHECK(enqueue(ctx, plan, operands, plan.algorithm));
 }
 
@@ -141,12 +103,12 @@ void CublasLt::add_matmul(Context<Cuda>& ctx, MatmulShape shape, const void* x, 
   shape.adds = 1;
   shape.sm_target = sm_target_;
   shape.alignment_bytes = std::min(alignment_of(x, w, sum), alignment_of(x, w, scratch));
-  const Plan& plan = plan_for(ctx, shape, {x, w, scratch, sum, scale});
+  const CublasLtPlan& plan = plan_for(ctx, shape, {x, w, scratch, sum, scale});
   TANDEM_CHECK(enqueue(ctx, plan, {x, w, sum, sum, scale}, plan.algorithm));
 }
 
-cublasStatus_t CublasLt::enqueue(Context<Cuda>& ctx, const Plan& plan, const Operands& operands,
-                                 const cublasLtMatmulAlgo_t& algorithm) {
+cublasStatus_t CublasLt::enqueue(Context<Cuda>& ctx, const CublasLtPlan& plan,
+                                 const Operands& operands, const cublasLtMatmulAlgo_t& algorithm) {
   const float keep = operands.addend != nullptr ? 1.0f : 0.0f;
   const void* addend = operands.addend != nullptr ? operands.addend : operands.y;
   ctx.count_kernel();
@@ -156,61 +118,59 @@ cublasStatus_t CublasLt::enqueue(Context<Cuda>& ctx, const Plan& plan, const Ope
                         static_cast<std::size_t>(workspace_.size_bytes()), ctx.compute().handle());
 }
 
-CublasLt::Plan& CublasLt::plan_for(Context<Cuda>& ctx, const MatmulShape& shape,
-                                   const Operands& operands) {
+CublasLtPlan& CublasLt::plan_for(Context<Cuda>& ctx, const MatmulShape& shape,
+                                 const Operands& operands) {
   if (const auto found = plans_.find(shape); found != plans_.end()) return *found->second;
   if (plans_.size() >= kMaxPlans) plans_.clear();
-  auto plan = std::make_unique<Plan>();
-  plan->descriptor = make_descriptor(shape.sm_target);
-  plan->w = make_layout(shape.in, shape.k, shape.n, shape.k);
-  plan->x = make_layout(shape.in, shape.k, shape.m, shape.x_stride);
-  plan->y = make_layout(shape.out, shape.n, shape.m, shape.y_stride);
+  auto plan = std::make_unique<CublasLtPlan>(shape);
   choose_algorithm(ctx, shape, operands, *plan);
   return *plans_.emplace(shape, std::move(plan)).first->second;
 }
 
 void CublasLt::choose_algorithm(Context<Cuda>& ctx, const MatmulShape& shape,
-                                const Operands& operands, Plan& plan) {
+                                const Operands& operands, CublasLtPlan& plan) {
   static_assert(sizeof(cublasLtMatmulAlgo_t) == sizeof(MatmulCache::Algorithm));
-  if (const auto cached = cache_.find(shape)) {
+  const auto cached = cache_.find(shape);
+  if (cached) {
     std::memcpy(&plan.algorithm, cached->data(), sizeof plan.algorithm);
-    cublasLtMatmulHeuristicResult_t checked{};
-    const cublasStatus_t status =
-        cublasLtMatmulAlgoCheck(handle_, plan.descriptor.get(), plan.w.get(), plan.x.get(),
-                                plan.y.get(), plan.y.get(), &plan.algorithm, &checked);
-    if (status == CUBLAS_STATUS_SUCCESS &&
-        checked.workspaceSize <= static_cast<std::size_t>(kWorkspaceBytes))
-      return;
+  } else if (tuning_ && !ctx.compute().capturing()) {
+    MatmulShape large = shape;
+    if (shape.m <= kMaxEnlargedRows) large.m = m_bucket(shape.m);
+    plan.algorithm = large.m == shape.m
+                         ? fastest(ctx, shape, operands)
+                         : fastest(ctx, large, Enlarged(ctx, shape, large, operands).operands);
+    MatmulCache::Algorithm bytes{};
+    std::memcpy(bytes.data(), &plan.algorithm, sizeof plan.algorithm);
+    cache_.insert(shape, bytes);
+    cache_.save();
+    ++num_tuned_;
+  } else {
+    plan.algorithm = plan.candidates(handle_).front().algo;
+    return;
   }
-  const Preference preference = make_preference(shape.alignment_bytes);
-  cublasLtMatmulHeuristicResult_t results[kCandidates] = {};
-  int count = 0;
-  const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
-      handle_, plan.descriptor.get(), plan.w.get(), plan.x.get(), plan.y.get(), plan.y.get(),
-      preference.get(), kCandidates, results, &count);
-  TANDEM_ASSERT(status == CUBLAS_STATUS_SUCCESS && count > 0, "cuBLASLt has no algorithm for m ",
-                shape.m, ", n ", shape.n, ", k ", shape.k, " (", cublasLtGetStatusString(status),
-                ")");
-  plan.algorithm = results[0].algo;
-  if (!tuning_ || ctx.compute().capturing()) return;
+  if (!plan.can_use(handle_, plan.algorithm))
+    plan.algorithm = plan.candidates(handle_).front().algo;
+}
+
+cublasLtMatmulAlgo_t CublasLt::fastest(Context<Cuda>& ctx, const MatmulShape& shape,
+                                       const Operands& operands) {
+  const CublasLtPlan plan(shape);
+  const auto candidates = plan.candidates(handle_);
+  cublasLtMatmulAlgo_t best = candidates.front().algo;
   const Temporary flush = ctx.temporary(static_cast<std::size_t>(kFlushBytes));
   float best_us = std::numeric_limits<float>::max();
-  for (int i = 0; i < count; ++i) {
-    if (results[i].state != CUBLAS_STATUS_SUCCESS) continue;
-    const float us = time_us(ctx, plan, operands, results[i].algo, flush.as<void>());
+  for (const auto& candidate : candidates) {
+    if (candidate.state != CUBLAS_STATUS_SUCCESS) continue;
+    const float us = time_us(ctx, plan, operands, candidate.algo, flush.as<void>());
     if (us >= best_us) continue;
     best_us = us;
-    plan.algorithm = results[i].algo;
+    best = candidate.algo;
   }
-  MatmulCache::Algorithm bytes{};
-  std::memcpy(bytes.data(), &plan.algorithm, sizeof plan.algorithm);
-  cache_.insert(shape, bytes);
-  cache_.save();
-  ++num_tuned_;
+  return best;
 }
 
 /// Median time of one algorithm with a cold L2, as in a real step: weights arrive from memory.
-float CublasLt::time_us(Context<Cuda>& ctx, const Plan& plan, const Operands& operands,
+float CublasLt::time_us(Context<Cuda>& ctx, const CublasLtPlan& plan, const Operands& operands,
                         const cublasLtMatmulAlgo_t& algorithm, void* flush) {
   std::vector<float> times;
   Event<Cuda> start(true), stop(true);

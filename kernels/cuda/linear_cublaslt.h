@@ -8,9 +8,8 @@
 #include <map>
 #include <memory>
 
-#include "kernels/cuda/cublas_check.h"
+#include "kernels/cuda/cublaslt_plan.h"
 #include "kernels/cuda/decode_choice.h"
-#include "kernels/cuda/matmul_cache.h"
 #include "kernels/device/buffer.h"
 #include "kernels/device/cuda/context.h"
 #include "kernels/linear.h"
@@ -25,7 +24,7 @@ class CublasLt {
   ~CublasLt();
 
   /// Enqueues y = x W^T on the compute stream. While tuning, the first call of a bucket also runs
-  /// the candidates, on the same buffers, and waits for them.
+  /// the candidates, with as many rows as the bucket's largest m, and waits for them.
   void matmul(Context<Cuda>& ctx, MatmulShape shape, const void* x, const void* w, void* y);
 
   /// Enqueues sum += scale * x W^T with one rounding. `scratch` of the same shape and stride takes
@@ -45,20 +44,23 @@ class CublasLt {
   int num_tuned() const { return num_tuned_; }  ///< Shapes timed in this process.
 
  private:
-  struct Plan;
   struct Operands;
-  Plan& plan_for(Context<Cuda>& ctx, const MatmulShape& shape, const Operands& operands);
+  struct Enlarged;
+  CublasLtPlan& plan_for(Context<Cuda>& ctx, const MatmulShape& shape, const Operands& operands);
   void choose_algorithm(Context<Cuda>& ctx, const MatmulShape& shape, const Operands& operands,
-                        Plan& plan);
-  float time_us(Context<Cuda>& ctx, const Plan& plan, const Operands& operands,
+                        CublasLtPlan& plan);
+  /// Of the candidates for a shape, the fastest on the operands.
+  cublasLtMatmulAlgo_t fastest(Context<Cuda>& ctx, const MatmulShape& shape,
+                               const Operands& operands);
+  float time_us(Context<Cuda>& ctx, const CublasLtPlan& plan, const Operands& operands,
                 const cublasLtMatmulAlgo_t& algorithm, void* flush);
-  cublasStatus_t enqueue(Context<Cuda>& ctx, const Plan& plan, const Operands& operands,
+  cublasStatus_t enqueue(Context<Cuda>& ctx, const CublasLtPlan& plan, const Operands& operands,
                          const cublasLtMatmulAlgo_t& algorithm);
 
   cublasLtHandle_t handle_ = nullptr;
   Buffer<std::byte, Cuda> workspace_;
   MatmulCache cache_;
-  std::map<MatmulShape, std::unique_ptr<Plan>> plans_;
+  std::map<MatmulShape, std::unique_ptr<CublasLtPlan>> plans_;
   DecodeChoice decode_choice_;
   bool tuning_ = true;
   int sm_target_ = 0;

@@ -48,7 +48,8 @@ std::int64_t m_bucket(std::int64_t m) {
   if (m <= 2) return m;
   if (m <= 8) return m <= 4 ? 4 : 8;
   if (m <= 64) return up(8);
-  if (m <= 512) return up(64);
+  if (m <= 512) return up(32);  // the columns of tiles differ by so many
+  if (m <= 1024) return up(128);
   if (m <= 4096) return up(512);
   return std::min<std::int64_t>(up(2048), 16384);
 }

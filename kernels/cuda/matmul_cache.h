@@ -29,7 +29,8 @@ struct MatmulShape {
   auto operator<=>(const MatmulShape&) const = default;
 };
 
-/// The m that stands for all m near it in the cache.
+/// The m that stands for all m near it in the cache, at most 16384: the largest of them, so that no
+/// other has more tiles.
 std::int64_t m_bucket(std::int64_t m);
 
 class MatmulCache {

@@ -162,9 +162,13 @@ TEST_F(Matmul, TimesEachBucketOnceAndKeepsTheChoice) {
     EXPECT_EQ(ctx.cublaslt().num_tuned(), 1);
     run<BFloat16, BFloat16>(ctx, {9, 256, 512, 512});
     EXPECT_EQ(ctx.cublaslt().num_tuned(), 2);
+    // Timed with the 96 rows of the bucket, of which fewer are there, also where x has a stride.
+    run<BFloat16, BFloat16>(ctx, {65, 256, 512, 520});
+    run<BFloat16, BFloat16>(ctx, {96, 256, 512, 520});
+    EXPECT_EQ(ctx.cublaslt().num_tuned(), 3);
     ctx.cublaslt().set_tuning(false);
     run<BFloat16, BFloat16>(ctx, {40, 256, 512, 512});
-    EXPECT_EQ(ctx.cublaslt().num_tuned(), 2);
+    EXPECT_EQ(ctx.cublaslt().num_tuned(), 3);
   }
   Context<Cuda> again(folder.options());
   run<BFloat16, BFloat16>(again, {6, 256, 512, 512});
