@@ -8,6 +8,9 @@
 
 namespace tandem::kernels {
 
+/// Rows of a prompt that the tensor-core kernels of prefill take at once on CUDA.
+inline constexpr int kPrefillTileTokens = 128;
+
 template <typename T, Device D>
 struct AttendArgs {
   const StepView<D>* step = nullptr;

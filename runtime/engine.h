@@ -32,6 +32,8 @@ struct EngineLimits {
   std::int32_t mixed_step_tokens = 0;
   /// Context at which attention of a prompt token costs as much as its matmuls; 0: never counted.
   std::int32_t attention_equal_tokens = 0;
+  /// Rows of a prompt that prefill attention takes at once: fewer of them cost as much.
+  std::int32_t prefill_tile_tokens = 1;
   std::int32_t max_model_len = 0;  ///< Tokens of a sequence, prompt and answer.
   std::int32_t num_chunks = 0;     ///< Chunks the cache can ever hold; chunk 0 is reserved.
   std::int32_t mapped_chunks = 0;  ///< Chunks it holds now.

@@ -97,8 +97,9 @@ std::unique_ptr<Engine> make_engine(comm::ControlPlane& control, const ModelConf
     options.allow_shared_gpu = sizes.cuda.allow_shared_gpu;
     communicator = std::make_unique<comm::Communicator<Cuda>>(*context, control, options);
   }
-  const EngineLimits limits =
+  EngineLimits limits =
       plan_cache(control, config, shard, sizes, cache_bytes(*model, sizes, control.size()));
+  limits.prefill_tile_tokens = kernels::kPrefillTileTokens;
   const int comm_domain = context->comm_domain();
   std::unique_ptr<DeviceEngine<T, Cuda>> engine;
   control.together([&] {

@@ -41,7 +41,8 @@ void Scheduler::Impl::plan_decodes(BatchPlan& plan) {
 }
 
 /// Decode rows wait for the step's prompt tokens: a mixed step takes few of them, fewer the longer
-/// their context is (Agrawal et al. 2024, arXiv 2403.02310), but at least a quarter of its rows.
+/// their context is (Agrawal et al. 2024, arXiv 2403.02310), but at least a quarter of its rows,
+/// and whole tiles of attention where there is room for one.
 void Scheduler::Impl::limit_prefill(const BatchPlan& plan) {
   const std::int32_t rows = config.limits.mixed_step_tokens;
   const auto decode = static_cast<std::int32_t>(plan.decode_slots.size());
@@ -88,7 +89,10 @@ void Scheduler::Impl::add_segment(const SequencePtr& sequence, BatchPlan& plan) 
   std::int32_t count = std::min(sequence->prefill_end - begin, budget);
   if (work_left) {
     const double work = token_work(begin);
-    count = std::min(count, std::max(1, static_cast<std::int32_t>(*work_left / work)));
+    const auto rows = static_cast<std::int32_t>(*work_left);
+    const auto fits = static_cast<std::int32_t>(*work_left / work);
+    const std::int32_t tile = config.limits.prefill_tile_tokens;
+    count = std::min(count, std::max(fits / tile * tile, std::min(rows, tile)));
     *work_left -= count * work;
   }
   const std::int32_t end = begin + count;

@@ -12,7 +12,7 @@
 
 #include <cstdint>
 
-#include "kernels/step_view.h"
+#include "kernels/attend.h"
 
 namespace tandem::kernels::prefill {
 
@@ -20,6 +20,7 @@ inline constexpr int kWarp = 32;
 inline constexpr int kWarpgroup = 128;
 inline constexpr int kConsumers = 2;
 inline constexpr int kRows = 64 * kConsumers;   ///< Query rows of a tile.
+static_assert(kRows == kPrefillTileTokens);
 inline constexpr int kKeys = 2 * kChunkTokens;  ///< Keys of a tile: two chunks.
 inline constexpr int kThreads = kWarpgroup * (1 + kConsumers);
 inline constexpr int kMaxSegments = 512;       ///< Of one launch.
