@@ -151,8 +151,8 @@ void launch_prefill(Context<Cuda>& ctx, const AttendArgs<T, Cuda>& args, TileWai
   Params params = make_params(args);
   params.next_work = counter.as<std::uint32_t>();
   params.waits = reinterpret_cast<WaitCycles*>(waits);
-  const std::int64_t most_tiles =
-      (step.num_tokens - step.num_decode) / kRows + std::int64_t{step.num_segments};
+  const std::int64_t rows = step.num_tokens - step.num_decode;
+  const std::int64_t most_tiles = (rows + step.num_segments * (kRows - 1)) / kRows;
   const std::int64_t most_work = most_tiles * args.num_q_heads;
   params.splits = splits_for(ctx, args, most_work);
   const auto blocks =
@@ -160,8 +160,7 @@ void launch_prefill(Context<Cuda>& ctx, const AttendArgs<T, Cuda>& args, TileWai
   const LaunchShape shape{dim3(blocks), dim3(kThreads),
                           sizeof(SharedMemory<kHeadDim>) + alignof(SharedMemory<kHeadDim>)};
   using E = cuda_t<T>;
-  if (params.splits > 1)
-    return launch_splits<T, kHeadDim>(ctx, params, shape, step.num_tokens - step.num_decode);
+  if (params.splits > 1) return launch_splits<T, kHeadDim>(ctx, params, shape, rows);
   launch(ctx, shape,
          waits == nullptr ? attend_prefill_kernel<E, kHeadDim, false, false>
                           : attend_prefill_kernel<E, kHeadDim, true, false>,

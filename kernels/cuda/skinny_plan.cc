@@ -9,8 +9,11 @@ namespace {
 
 constexpr int kMostRows = kSkinnyGroups * kSkinnyGroupRows;  // of W, of a pass
 constexpr int kLine = kSkinnyK * 2;                          // bytes
-constexpr int kWStage = 16 << 10;            // bytes of W, about, for what a stage costs
-constexpr int kXInFlight = 64 << 10;         // bytes, for the way from L2
+// Measured on an H200. Bytes of a stage of W, for what a stage costs: about, and where a block is
+// alone and has many rows of W, at most. Bytes of x under way from L2: where it has few rows, x is
+// as much as they are.
+constexpr int kWStage = 16 << 10, kWStageOfMany = 32 << 10;
+constexpr int kXBesideMany = 64 << 10, kXBesideFew = 96 << 10;
 constexpr int kBesideAttention = 152 << 10;  // bytes of shared memory of a block
 constexpr int kAlone = 220 << 10;
 
@@ -24,14 +27,16 @@ void skinny_plan(SkinnyArgs& args, int blocks, int box_rows, int columns, int fi
   args.splits_k = rows <= kSkinnyGroupRows;
   const int room = (args.beside_attention ? kBesideAttention : kAlone) - fixed_bytes;
   const int w_line = rows * kLine, x_line = columns * kLine;
-  args.subs = std::clamp(std::min((kWStage + w_line - 1) / w_line, room / (4 * x_line)), 1, 8);
+  const int most_subs = args.splits_k || args.beside_attention ? (kWStage + w_line - 1) / w_line
+                                                               : kWStageOfMany / w_line;
+  args.subs = std::clamp(std::min(most_subs, room / (4 * x_line)), 1, 8);
   args.stages = (args.k / kSkinnyK + args.subs - 1) / args.subs;
   args.w_stage_bytes = args.subs * w_line;
   args.x_stage_bytes = args.subs * x_line;
   // Even depths: where warpgroups take stages in turn, a place in a ring is always the same one's,
   // which cannot be a round ahead of what it waits for.
-  args.x_depth =
-      std::clamp(std::min(kXInFlight, room / 2) / args.x_stage_bytes, 2, kSkinnyMaxDepth) & ~1;
+  const int x_room = std::min(args.splits_k ? kXBesideFew : kXBesideMany, room / 2);
+  args.x_depth = std::clamp(x_room / args.x_stage_bytes, 2, kSkinnyMaxDepth) & ~1;
   args.w_depth =
       std::min((room - args.x_depth * args.x_stage_bytes) / args.w_stage_bytes, kSkinnyMaxDepth) &
       ~1;

@@ -70,5 +70,18 @@ TEST(SkinnyPlan, DownProjection) {
   EXPECT_EQ(args.w_depth, 6);
 }
 
+/// Its gate and up projections: seven boxes a block, in passes of four and three; both warpgroups
+/// read every stage, which is twice as large.
+TEST(SkinnyPlan, GateUpProjection) {
+  const SkinnyArgs args = plan(4096, 896, 32, 32, false);
+  EXPECT_FALSE(args.splits_k);
+  EXPECT_EQ(args.passes, 2);
+  EXPECT_EQ(args.pass_boxes, 4);
+  EXPECT_EQ(args.subs, 2);
+  EXPECT_EQ(args.stages, 32);
+  EXPECT_EQ(args.w_stage_bytes, 32 << 10);
+  EXPECT_EQ(args.x_depth, 8);
+}
+
 }  // namespace
 }  // namespace tandem::kernels
