@@ -39,6 +39,16 @@ struct Planner {
     if (!options.name.empty()) config.name = options.name;
     for (const int size : sizes)
       static_cast<void>(runtime::report_model(config, size, dtype));  // throws what is wrong
+    for (const int input : options.inputs)
+      require_positions("--input-len", input, options.output_len);
+    for (const int prefill : options.prefills) require_positions("--prefill-len", prefill, 1);
+  }
+
+  void require_positions(const char* flag, int tokens, int answer) const {
+    TANDEM_REQUIRE(std::int64_t{tokens} + answer <= config.max_position, flag, " ", tokens, " and ",
+                   answer, answer == 1 ? " token" : " tokens", " more do not fit into the ",
+                   config.max_position, " positions that ", config.name,
+                   " was made for; plan shorter ones");
   }
 
   Workload workload(int batch, int input) const {

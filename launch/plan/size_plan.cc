@@ -105,9 +105,10 @@ Choice choose_size(const std::vector<SizePlan>& plans, const DeviceRates& rates)
                                   decimal(per_rank(cheapest), 1), " tokens/s each)"));
   if (chosen->memory.duplicated_kv > 1)
     choice.reasons.push_back(
-        concat("fewer KV heads than ranks: every key and value is held ",
+        concat("the KV heads do not divide over ", chosen->ranks, " ranks: a key or value is held ",
                decimal(chosen->memory.duplicated_kv, 2),
-               " times, so more ranks no longer shorten reading them (Pope et al. 2022, 3.3)"));
+               " times on average, so more ranks shorten reading them less (Pope et al. 2022, "
+               "3.3)"));
   // Where reading weights takes as long as multiplying by them (Pope et al. 2022, section 2).
   const double balance = rates.matmul_tflops * 1e3 / rates.read_gb_per_s;
   choice.reasons.push_back(concat("up to a batch of about ", decimal(balance, 0),
