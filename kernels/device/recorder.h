@@ -85,7 +85,7 @@ struct TimeSpan {
   double bytes = 0, flops = 0;
   std::int16_t kernels = 0;  ///< That ended in it, on a GPU; apart from them
   std::int16_t stamps = 0;   ///< kernels that only measure.
-  float fence_ns = 0;        ///< What a kernel's end cost right behind it; 0: not known.
+  float fence_ns = 0;        ///< What a kernel's end cost around it; 0: not known.
   float tile_share = 0;      ///< Of this time the matrix units of attention waited for tiles.
 };
 

@@ -5,6 +5,7 @@
 
 #include "kernels/device/annotate.h"
 #include "kernels/device/cuda/stamp.h"
+#include "kernels/device/fence_costs.h"
 
 namespace tandem {
 namespace {
@@ -20,6 +21,7 @@ constexpr int kUnstampedStride = 8;
 Stamps<Cuda>::Stamps(Context<Cuda>& ctx, Recorder* recorder) : host_(recorder) {
   if (host_ == nullptr) return;
   device_ = Buffer<StampTimes, Cuda>(kMaxStamps);
+  lines_ = Buffer<std::uint32_t, Cuda>(wide_stamp_words(ctx));
   tiles_ = Buffer<TileWaits, Cuda>(kMaxTileWaits);
   for (auto& buffer : read_) buffer = HostBuffer<StampTimes, Cuda>(kMaxStamps);
   for (auto& buffer : read_tiles_) buffer = HostBuffer<TileWaits, Cuda>(kMaxTileWaits);
@@ -78,7 +80,7 @@ void Stamps<Cuda>::close() {
 int Stamps<Cuda>::place() {
   TANDEM_ASSERT(list_->used < kMaxStamps, "more than ", kMaxStamps, " stamps in a step");
   last_ = list_->used++;
-  enqueue_stamp(*ctx_, device_.data() + last_);
+  enqueue_wide_stamp(*ctx_, device_.data() + last_, lines_.span());
   return last_;
 }
 
@@ -206,17 +208,7 @@ void Stamps<Cuda>::add_spans(const List& list, int turn, TimeSpan span, const St
     span.flops = least.flops;
     spans_.push_back(span);
   }
-  // Each op is told what a kernel's end cost where it ended, else where one was seen last.
-  float fence_ns = 0;
-  const auto note = [&](TimeSpan& seen) {
-    if (seen.activity == Activity::kStamps)
-      fence_ns = static_cast<float>(seen.end_ns - seen.begin_ns);
-    else if (fence_ns > 0)
-      seen.fence_ns = fence_ns;
-  };
-  for (std::size_t i = first; i < spans_.size(); ++i) note(spans_[i]);
-  fence_ns = 0;
-  for (std::size_t i = spans_.size(); i > first; --i) note(spans_[i - 1]);
+  tell_fence_costs(spans_, first);
 }
 
 void Stamps<Cuda>::finish(Context<Cuda>& ctx) {

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// When ops ran on the GPU, by its own clock: one-block kernels between the ops write %globaltimer
-// into a buffer of this object, in eager steps and in captured graphs alike. They keep the PDL rule
-// and trigger at once, so the kernel behind a stamp still loads its weights early; what a stamp
-// adds is the hand-over of one small kernel (0.7 us in a graph on an H200). In graphs only some
-// layers are stamped, the ones between are one span, and every eighth step has no stamps but its
-// first and last, so that a report can say what measuring cost. Between two ops there are two
-// stamps: what lies between them is the end of a kernel and nothing else. Without a recorder
-// nothing is allocated or enqueued. Step thread.
+// When ops ran on the GPU, by its own clock: kernels of one warp per SM between the ops write
+// %globaltimer into a buffer of this object, in eager steps and in captured graphs alike. They keep
+// the PDL rule and trigger at once, so the kernel behind a stamp still loads its weights early;
+// what a stamp adds is the hand-over of one small kernel (about 1 us in a graph on an H200; decode
+// of Llama-3-8B, batch 1: 3.94 ms instead of 3.93). In graphs only some layers are stamped, the
+// ones between are one span, and every eighth step has no stamps but its first and last, so that a
+// report can say what measuring cost. Between two ops there are two stamps: what lies between them
+// is the end of a kernel like an op's and nothing else. Without a recorder nothing is allocated or
+// enqueued. Step thread.
 #pragma once
 
 #include <array>
@@ -98,6 +99,7 @@ class Stamps<Cuda> {
 
   Recorder* host_;
   Buffer<StampTimes, Cuda> device_;
+  Buffer<std::uint32_t, Cuda> lines_;  ///< What wide stamps write.
   Buffer<TileWaits, Cuda> tiles_;
   std::array<HostBuffer<StampTimes, Cuda>, 2> read_;
   std::array<HostBuffer<TileWaits, Cuda>, 2> read_tiles_;
