@@ -5,162 +5,46 @@
 A table appears when a committed result has its rows, with machine, commit, date and the command that
 repeats it. Nothing in that section is typed by hand.
 """
-import json
 import pathlib
 import re
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 import mooncake_ratio  # noqa: E402
+from readme_headline import headline  # noqa: E402
+from readme_rows import (  # noqa: E402
+    by_case, cases_with, load, number, of_bench, origin, percent,
+    short_machine, table)
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 BEGIN, END = "<!-- results: made by tests/bench/readme_results.py -->", "<!-- results end -->"
 PLAN_LIMIT = 0.15
 
 
-def load(folder):
-    """Documents by file name, in order of names."""
-    return {path.stem: json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))}
-
-
-def of_bench(documents, *names):
-    return [document for document in documents.values() if document["bench"] in names]
-
-
-def by_case(document):
-    """Rows by case, then by metric."""
-    cases = {}
-    for row in document["rows"]:
-        cases.setdefault(row["case"], {})[row["metric"]] = row
-    return cases
-
-
-def cases_with(document, metric):
-    return [(case, found) for case, found in by_case(document).items() if metric in found]
-
-
-def number(value):
-    """Three digits that count, never an exponent."""
-    if value == 0:
-        return "0"
-    digits = max(0, 2 - len(str(int(abs(value)))) + 1) if abs(value) >= 1 else 3
-    return f"{value:.{digits}f}"
-
-
-def percent(value):
-    return "" if value is None else f"{100 * value:.0f} %"
-
-
-def machine_of(document):
-    machine = document["machine"]
-    return f'{machine["gpus"]} x {machine["gpu"]}' if machine["gpu"] else machine["cpu"]
-
-
-def origin(document):
-    machine = document["machine"]
-    where = machine_of(document)
-    if machine["gpu"]:
-        where += f', CUDA {machine["cuda"]}'
-        if machine.get("nccl"):
-            where += f', NCCL {machine["nccl"]}'
-    elif "threads" in document.get("work", {}):
-        where += f', {document["work"]["threads"]} thread(s) a rank'
-    return f'{where}; commit {document["commit"]}, {document["date"]}; `{document["command"]}`'
-
-
-def table(head, rows):
-    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
-    return lines + ["| " + " | ".join(row) + " |" for row in rows]
-
-
 def section(title, document, head, rows):
     """One result's table under a title; results of one title open together, with a click."""
     if not rows:
         return []
-    first = ", ".join([rows[0][0], *(f"{name} {value}" for name, value in
-                                     zip(head[1:], rows[0][1:]) if value)])
-    return [(title, f"{machine_of(document)}: {first}",
-             [origin(document), "", *table(head, rows), ""])]
+    return [(title, short_machine(document), [origin(document), "", *table(head, rows), ""])]
 
 
 def opened_by_click(sections):
-    """Each title's line says what and where, its first row, and how many results are behind it."""
+    """Each title's line says how many tables are behind it, and of which machines."""
     titles = {}
-    for title, first, lines in sections:
-        titles.setdefault(title, []).append((first, lines))
+    for title, machine, lines in sections:
+        titles.setdefault(title, []).append((machine, lines))
     markup = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", "`": None})
     out = []
     for title, results in titles.items():
-        tables = sum(first is not None for first, _ in results)
-        more = f" (and {tables - 1} more)" if tables > 1 else ""
-        line = f"<b>{title.translate(markup)}</b>, {results[0][0].translate(markup)}{more}"
+        machines = [machine for machine, _ in results if machine is not None]
+        where = ", ".join(dict.fromkeys(machines))
+        count = f"{len(machines)} tables, " if len(machines) > 1 else ""
+        line = f"<b>{title.translate(markup)}</b> ({count}{where.translate(markup)})"
         out += ["<details>", f"<summary>{line}</summary>", ""]
         for _, lines in results:
             out += lines
         out += ["</details>", ""]
     return out
-
-
-def headline(documents):
-    """The few numbers that a reader asks for first, each with what it is measured against."""
-    rows = []
-
-    def find(benches, case, metric):
-        for document in of_bench(documents, *benches):
-            if "--decode-matmul" in document["command"]:
-                continue
-            for row in document["rows"]:
-                if row["case"] == case and row["metric"] == metric:
-                    yield document, row
-
-    def against(what, case, metric, benches=("latency",)):
-        for document, row in find(benches, case, metric):
-            rows.append([what, machine_of(document), f'{number(row["value"])} ms',
-                         f'{number(row["ceiling"])} ms floor: {percent(row["share"])} of its speed'])
-            return
-
-    against("Llama-3-8B, a token of one user", "llama-3-8b bf16 tp1 batch1 ctx128", "tpot_ms")
-    against("the same", "llama-3-8b bf16 tp2 batch1 ctx128", "tpot_ms")
-    against("Llama-3-70B, a token of one user", "llama-3-70b bf16 tp2 batch1 ctx128", "tpot_ms")
-    against("Llama-3-8B, a prompt of 8192", "llama-3-8b bf16 tp1 batch1 prefill8192", "ttft_ms")
-    against("the same", "llama-3-8b bf16 tp2 batch1 prefill8192", "ttft_ms")
-    for document, row in find(("throughput",),
-                              "llama-3-8b bf16 tp1 c256 random in1024 out1024 steady",
-                              "output_tokens_per_s_per_gpu"):
-        rows.append(["Llama-3-8B, 256 at once, 1024 in and out", machine_of(document),
-                     f'{row["value"]:,.0f} tokens/s', ""])
-        break
-    for document, row in find(("mooncake_reuse",), "reuse-on", "highest_rate_held"):
-        values = {(other["case"], other["metric"]): other["value"] for other in document["rows"]}
-        rows.append(["Llama-3-8B, Mooncake's conversations within p99 TTFT 5 s, TPOT 50 ms",
-                     machine_of(document), f'{number(row["value"])} requests/s',
-                     f'without prefix reuse {number(values["reuse-off", "highest_rate_held"])} hold, '
-                     f'{number(values["reuse-off", "lowest_rate_missed"])} do not'])
-    for document, row in find(("prefill_attention",),
-                              "prefill attention bf16 32/8 d128 causal 8192", "attention_rate"):
-        cudnn = by_case(document)[row["case"]]["cudnn_attention_rate"]["value"]
-        rows.append(["attention of a prompt of 8192", machine_of(document),
-                     f'{number(row["value"])} TFLOP/s', f"cuDNN in the same run: {number(cudnn)}"])
-    for document, row in find(("all_reduce",), "reduce-add-norm bf16 n2 push graph 1x4096",
-                              "latency_us"):
-        if row["statistic"] == "median":
-            nccl = [other["value"] for other in document["rows"] if other["statistic"] == "median"
-                    and other["case"] == row["case"].replace("push", "nccl")]
-            rows.append(["sum over 2 ranks, residual and norm, 8 KiB", machine_of(document),
-                         f'{number(row["value"])} us',
-                         f"NCCL and a norm in the same run: {number(nccl[0])}"])
-    for document, row in find(("overlap",), "llama-3-8b bf16 tp2 prefill8192 overlap on",
-                              "layer_exposed_us"):
-        layer = by_case(document)[row["case"]]["layer_us"]["value"]
-        rows.append(["communication that a prompt of 8192 waits for", machine_of(document),
-                     percent(row["value"] / layer), "of a layer"])
-    for document, row in find(("llama_cpp-cpu",), "smollm2-135m tandem batch1 ctx128",
-                              "tokens_per_s"):
-        other = by_case(document)["smollm2-135m llama.cpp batch1 ctx128"]["tokens_per_s"]["value"]
-        rows.append([f'SmolLM2-135M of 4 bits, {document["work"]["threads"]} thread(s)',
-                     machine_of(document), f'{number(row["value"])} tokens/s',
-                     f"llama.cpp in the same run: {number(other)}"])
-    return table(["what", "where", "measured", "beside it"], rows) + [""] if rows else []
 
 
 def against_floor(documents, metric, title, benches=("latency", "latency-cpu")):

@@ -62,7 +62,7 @@ class ReadmeResults(unittest.TestCase):
                     "| reuse-on rate3 |  |  |  |  | held |",
                     "| 2 x H200 | 3.00 requests/s | without prefix reuse 2.00 hold, 2.20 do not |",
                     "| m batch1 ctx8 | 90.0 +- 0.100 | 50.0 +- 0.100 | 40.0 +- 0.100 |",
-                    "<summary><b>Scaling over ranks</b>, 2 x H200: m tp2 batch1 ctx8, ms 2.50",
+                    "<summary><b>Scaling over ranks</b> (2 x H200)</summary>",
                     "| m tp1 batch1 ctx8 | tpot_ms | 5.00 | 4.00 | +25.0 % (!) |",
                     "2 x H200, CUDA 13.0; commit abc, 2026-01-02; `run latency`"):
             self.assertIn(row, text)
@@ -82,7 +82,7 @@ class ReadmeResults(unittest.TestCase):
         for row in ("| Llama-3-8B, a token of one user | 2 x H200 | 4.00 ms | 2.00 ms floor: "
                     "50 % of its speed |",
                     "| 4.07 us | NCCL and a norm in the same run: 8.76 |",
-                    "2 thread(s) | 2 x H200 | 90.0 tokens/s | llama.cpp in the same run: 40.0 |"):
+                    "2 threads | 2 x H200 | 90.0 tokens/s | llama.cpp in the same run: 40.0 |"):
             self.assertIn(row, text)
 
     def test_results_of_one_title_open_together(self):
@@ -90,8 +90,8 @@ class ReadmeResults(unittest.TestCase):
             name: document("latency", (f"{name} tp1 batch1 ctx8", "tpot_ms", 4.0))
             for name in ("one", "two", "three")})
         self.assertEqual(text.count("<details>"), 1)
-        self.assertIn("one tp1 batch1 ctx8, ms 4.00 +- 0.100, floor ms 2.00, of the floor's speed "
-                      "50 % (and 2 more)</summary>", text)
+        self.assertIn("<summary><b>Decode against the floor of memory bandwidth</b> (3 tables, "
+                      "2 x H200)</summary>", text)
 
 
 if __name__ == "__main__":
