@@ -164,11 +164,14 @@ void write_json(const Planner& planner, const std::vector<SizePlan>& plans,
                 const std::vector<std::string>& arguments) {
   BenchResults results("plan", concat("tandem plan ", quoted(arguments)));
   add_predictions(planner, results);
-  const Choice choice = choose_size(plans, planner.source.at(plans.front().ranks));
+  const DeviceRates rates = planner.source.at(plans.front().ranks);
+  const Choice choice = choose_size(plans, rates);
+  // A plan is of the machine that its rates are of, wherever it is made.
+  if (!rates.machine.empty()) results.set_origin(rates.machine, {});
   boost::json::array sizes;
   for (const SizePlan& plan : plans) sizes.push_back(to_json(plan));
   results.set_work({{"model", planner.config.name},
-                    {"rates", planner.source.at(plans.front().ranks).origin},
+                    {"rates", rates.origin},
                     {"batch", planner.options.batches.front()},
                     {"input_len", planner.options.inputs.front()},
                     {"output_len", planner.options.output_len},

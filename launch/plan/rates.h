@@ -52,11 +52,12 @@ class MatmulTimes {
 };
 
 struct DeviceRates {
-  std::string origin;        ///< For people: a file's name.
-  std::string device;        ///< cpu or cuda
-  std::string name;          ///< "NVIDIA H200"
-  int ranks = 1;             ///< That worked at the same time.
-  double memory_bytes = 0;   ///< Of one rank's device.
+  std::string origin;           ///< For people: a file's name.
+  std::string device;           ///< cpu or cuda
+  std::string name;             ///< "NVIDIA H200"
+  boost::json::object machine;  ///< As results name it; empty: of a cluster file.
+  int ranks = 1;                ///< That worked at the same time.
+  double memory_bytes = 0;      ///< Of one rank's device.
   double plan_us = 0;        ///< From one step's end to the next one's start: plan and broadcast.
   double read_gb_per_s = 0;  ///< Fastest stream that was seen, for floors.
   double matmul_tflops = 0;

@@ -96,6 +96,8 @@ DeviceRates rates_from_doctor(const std::string& origin, const std::string& text
     DeviceRates rates = rates_from(document->at("rates").as_object());
     TANDEM_REQUIRE(complete(rates), origin, " lacks some of the measured rates", what_to_do);
     rates.origin = origin;
+    if (const json::value* machine = document->if_contains("machine"))
+      rates.machine = machine->as_object();
     return rates;
   } catch (const Error&) {
     throw;

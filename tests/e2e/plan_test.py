@@ -85,13 +85,17 @@ class Plan(unittest.TestCase):
         subprocess.run(["mpirun", "--oversubscribe", "--bind-to", "none", "-n", "2", TANDEM,
                         "doctor", "--device", "cpu", "--threads", "1", "--rates", rates],
                        env=environment, capture_output=True, timeout=300, check=True)
-        measured = json.loads(rates.read_text())["rates"]
+        document = json.loads(rates.read_text())
+        measured, elsewhere = document["rates"], {**document["machine"], "cpu": "Elsewhere"}
+        rates.write_text(json.dumps({**document, "machine": elsewhere}))
         self.assertEqual((measured["device"], measured["ranks"]), ("cpu", 2))
         sizes = [size for size, _ in measured["all_reduce_us"]]
         self.assertEqual(sizes, sorted(sizes))
         result = plan("--model", str(SOURCE / "tests/bench/models/smollm2-135m"), "--doctor", rates,
                       "--json", path)
         self.assertEqual(result.returncode, 0, result.stderr)
+        # Of the machine whose rates they are, wherever the plan is made.
+        self.assertEqual(json.loads(path.read_text())["machine"], elsewhere)
         self.assertEqual([row["case"] for row in json.loads(path.read_text())["rows"]],
                          [f"smollm2-135m bf16 tp{ranks} batch1 ctx128" for ranks in (1, 2)])
         result = plan("--model", MODEL, "--doctor", rates, "--tp", "4")

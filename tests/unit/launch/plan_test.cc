@@ -65,9 +65,11 @@ TEST(DeviceRates, SurviveJson) {
   DeviceRates rates = rates_of(round_cluster(), 2);
   rates.name = "x";
   const std::string text =
-      boost::json::serialize(boost::json::object{{"status", "green"}, {"rates", to_json(rates)}});
+      boost::json::serialize(boost::json::object{{"machine", {{"gpu", "NVIDIA H200"}}},
+                                                 {"rates", to_json(rates)}});
   const DeviceRates back = rates_from_doctor("f.json", text);
   EXPECT_EQ(back.ranks, 2);
+  EXPECT_EQ(back.machine.at("gpu"), "NVIDIA H200");
   EXPECT_DOUBLE_EQ(back.column_matmul.at(3, 5e6), rates.column_matmul.at(3, 5e6));
   EXPECT_DOUBLE_EQ(back.all_reduce.at(5e4), rates.all_reduce.at(5e4));
   for (const char* wrong : {"", "[]", "{}", "{\"rates\":{}}", "{\"rates\":3}"}) {
