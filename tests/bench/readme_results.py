@@ -69,6 +69,36 @@ def decode_kernels(documents):
     return out
 
 
+def decode_attention(documents):
+    """A layer with attention less one without, and the bandwidth of attention alone."""
+    out = []
+    for document in of_bench(documents, "decode_attention"):
+        cases = {}
+        for row in document["rows"]:
+            cases.setdefault(row["case"].replace(" attend", ""), {})[row["metric"]] = row
+        rows = [[case, number(found["added_us"]["value"]), number(found["gb_per_s"]["value"]),
+                 percent(found["gb_per_s"]["share"])] for case, found in cases.items()]
+        out += section("Decode attention: what it adds to a layer, and its bandwidth", document,
+                       ["case", "us a layer", "GB/s alone", "of read bandwidth"], rows)
+    return out
+
+
+def mixed(documents):
+    out = []
+    for document in of_bench(documents, "mixed"):
+        cases = {}
+        for row in document["rows"]:
+            cases.setdefault(row["case"], {})[row["metric"]] = row["value"]
+        rows = [[case, number(found["tpot_p99_before_ms"]), number(found["tpot_p99_during_ms"]),
+                 number(found["tpot_ratio"]), number(found["ttft_alone_ms"]),
+                 number(found["ttft_mixed_ms"]), number(found["ttft_ratio"])]
+                for case, found in cases.items()]
+        out += section("A long prompt beside answers that are being written", document,
+                       ["case", "p99 TPOT ms before", "beside it", "ratio", "TTFT ms alone",
+                        "beside answers", "ratio"], rows)
+    return out
+
+
 def prefill_attention(documents):
     out = []
     for document in of_bench(documents, "prefill_attention"):
@@ -287,7 +317,8 @@ def generate(documents):
                 *against_floor(documents, "tpot_ms",
                                "One rank's shard alone, communication left out", ("shard",)),
                 *against_floor(documents, "ttft_ms", "Prefill against the floor of arithmetic"),
-                *decode_kernels(documents), *prefill_attention(documents), *all_reduce(documents),
+                *decode_kernels(documents), *decode_attention(documents),
+                *prefill_attention(documents), *mixed(documents), *all_reduce(documents),
                 *seam(documents), *overlap(documents), *domains(documents), *separation(documents),
                 *kv_growth(documents), *serving(documents), *prefix_reuse(documents), *llama_cpp(documents),
                 *scaling(documents), *plan(documents)]
