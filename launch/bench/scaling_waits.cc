@@ -9,6 +9,9 @@
 namespace tandem::launch {
 namespace {
 
+/// Rows below this share of every size's step are not drawn.
+constexpr double kShownShare = 0.005;
+
 std::string words_of(std::string key) {
   std::replace(key.begin(), key.end(), '_', ' ');
   return key;
@@ -88,6 +91,11 @@ std::vector<Chart> wait_charts(const std::vector<WaitSplit>& splits) {
       chart.series[i].points.push_back(
           {double(split.ranks), split.rows[i].second / split.step_us, 0, ""});
   }
+  const auto is_small = [](const ChartSeries& series) {
+    return std::all_of(series.points.begin(), series.points.end(),
+                       [](const ChartPoint& point) { return point.y < kShownShare; });
+  };
+  for (Chart& chart : charts) std::erase_if(chart.series, is_small);
   return charts;
 }
 

@@ -50,7 +50,8 @@ std::string row_title(const std::string& row) {
   return row;
 }
 
-std::string advice(const WaitsReport& report, const std::string& row, const std::string& cause) {
+std::string advice(const WaitsReport& report, const std::string& kind, const std::string& row,
+                   const std::string& cause) {
   if (row == "compute_above_ceiling") return above(report, cause);
   if (row == "waiting_for_tiles")
     return "longer prompts per step: --max-num-batched-tokens; keys and values of fewer heads";
@@ -61,8 +62,11 @@ std::string advice(const WaitsReport& report, const std::string& row, const std:
     return on_cpu(report) ? "fewer ranks; a faster network"
                           : "fewer ranks; a faster link; try --all-reduce";
   if (row == "rank_skew") return skew(report, cause);
-  if (row == "launch_gaps")
-    return on_cpu(report) ? "code between ops: fewer, larger steps" : "no --enforce-eager";
+  if (row == "launch_gaps") {
+    if (on_cpu(report)) return "code between ops: fewer, larger steps";
+    return kind == "decode" ? "no --enforce-eager; a host that is not crowded (tandem doctor)"
+                            : "longer prompts per step: --max-num-batched-tokens";
+  }
   if (row == "allocation_and_mapping") return "memory mapped ahead: it is not needed again";
   if (row == "host") return host(cause);
   if (row == "idle") return "more requests";

@@ -17,7 +17,9 @@ std::string compare_waits(const WaitsReport& before, const WaitsReport& after);
 /// A row's name for people.
 std::string row_title(const std::string& row);
 
-/// What would make a row smaller on a rank of this kind; empty: nothing to say.
-std::string advice(const WaitsReport& report, const std::string& row, const std::string& cause);
+/// What would make a row smaller on ranks like these, in steps of `kind` ("decode", "prefill");
+/// empty: nothing to say.
+std::string advice(const WaitsReport& report, const std::string& kind, const std::string& row,
+                   const std::string& cause);
 
 }  // namespace tandem::launch

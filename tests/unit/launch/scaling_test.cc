@@ -3,6 +3,7 @@
 
 #include "launch/bench/scaling_jobs.h"
 #include "launch/bench/scaling_results.h"
+#include "launch/bench/scaling_waits.h"
 #include "launch/launch_command.h"
 #include "launch/svg_chart.h"
 #include "support/config_error.h"
@@ -110,6 +111,19 @@ TEST(Scaling, JobsStayInsideTheAllocation) {
   laptop.gpus = 4;
   EXPECT_EQ(surrounding_cluster(laptop, "auto", 2).world_size(), 4);
   EXPECT_EQ(surrounding_cluster(laptop, "cpu", 16).world_size(), 16);
+}
+
+/// What no size spends time in is not drawn: it would lie on the axis, over what does.
+TEST(ScalingWaits, RowsWithoutTimeAreNotDrawn) {
+  const std::vector<WaitSplit> splits{
+      {1, "decode", 100, {{"compute_at_ceiling", 60}, {"rank_skew", 0}, {"idle", 0.2}}},
+      {2, "decode", 100, {{"compute_at_ceiling", 30}, {"rank_skew", 20}, {"idle", 0}}}};
+  const std::vector<Chart> charts = wait_charts(splits);
+  ASSERT_EQ(charts.size(), 1u);
+  ASSERT_EQ(charts[0].series.size(), 2u);
+  EXPECT_EQ(charts[0].series[0].name, "compute at ceiling");
+  EXPECT_EQ(charts[0].series[1].name, "rank skew");
+  EXPECT_EQ(charts[0].series[1].points[1].y, 0.2);
 }
 
 TEST(SvgChart, TicksAreRoundAndCover) {

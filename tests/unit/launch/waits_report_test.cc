@@ -83,6 +83,16 @@ TEST(WaitsReport, TheTableBeginsWithTheWorstRow) {
   EXPECT_NE(text.find("rank 1 comes last 100 %"), std::string::npos) << text;
 }
 
+/// Prompts run without graphs in any case.
+TEST(WaitsReport, GraphsAreNoAdviceForPrompts) {
+  WaitsReport report = report_of(2);
+  report.devices.assign(2, "NVIDIA H200");
+  EXPECT_NE(advice(report, "decode", "launch_gaps", "submit").find("--enforce-eager"),
+            std::string::npos);
+  EXPECT_EQ(advice(report, "prefill", "launch_gaps", "submit").find("--enforce-eager"),
+            std::string::npos);
+}
+
 TEST(WaitsReport, ComparesAndComesBackFromJson) {
   const std::filesystem::path file =
       std::filesystem::path(testing::TempDir()) / "waits_report_test.json";
