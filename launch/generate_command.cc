@@ -230,13 +230,14 @@ int run_generate(Ranks& ranks, const std::vector<std::string>& arguments) {
   const auto load_start = Clock::now();
   const MadeEngine made =
       make_engine(ranks, device, options.engine, source.config, source.checkpoint, config);
+  session.calibrate(made, device, config.threads);
   runtime::EngineLoop loop(ranks.control, *made.engine,
                            {made.engine->limits(), true, source.config.eos_ids});
   loop.record_to(session.recorder());
   const WaitsFacts facts{source.config.name, command_text(ranks, "generate", arguments), 0};
   if (!ranks.first()) {
     loop.follow();
-    session.finish(made, device, config.threads, facts);
+    session.finish(made, facts);
     return 0;
   }
   Generation generation(loop, *text, options, params);
@@ -247,7 +248,7 @@ int run_generate(Ranks& ranks, const std::vector<std::string>& arguments) {
     std::printf("%s\n", json::serialize(generation.report(source.config.name, made)).c_str());
   else
     generation.print_numbers(ranks.control.size(), made.device_name);
-  session.finish(made, device, config.threads, facts);
+  session.finish(made, facts);
   return 0;
 }
 

@@ -160,6 +160,7 @@ int run_serve(Ranks& ranks, const std::vector<std::string>& arguments) {
   config.recorder = session.recorder();
   const MadeEngine made =
       make_engine(ranks, device, options.engine, source.config, source.checkpoint, config);
+  session.calibrate(made, device, config.threads);
   std::optional<ServedModel> model;
   ranks.control.on_first(
       [&] { model.emplace(served_model(options, source, made.engine->limits())); });
@@ -174,7 +175,7 @@ int run_serve(Ranks& ranks, const std::vector<std::string>& arguments) {
     std::signal(SIGTERM, SIG_IGN);
     std::signal(SIGINT, SIG_IGN);
     loop.follow();
-    session.finish(made, device, config.threads, facts);
+    session.finish(made, facts);
     return 0;
   }
   server->ready(std::move(*model), loop, std::move(served), [&] {
@@ -184,7 +185,7 @@ int run_serve(Ranks& ranks, const std::vector<std::string>& arguments) {
   });
   serve(*server, loop, options.api.host);
   server.reset();
-  session.finish(made, device, config.threads, facts);
+  session.finish(made, facts);
   return 0;
 }
 

@@ -123,6 +123,7 @@ int run_waits(Ranks& ranks, const std::vector<std::string>& arguments) {
   config.recorder = session.recorder();
   const MadeEngine made =
       make_engine(ranks, device, options.engine, source.config, source.checkpoint, config);
+  session.calibrate(made, device, config.threads);
   runtime::EngineLoop loop(ranks.control, *made.engine, {made.engine->limits(), false, {}});
   loop.record_to(session.recorder());
   WaitsFacts facts{source.config.name, command_text(ranks, "waits", arguments), 0};
@@ -135,7 +136,7 @@ int run_waits(Ranks& ranks, const std::vector<std::string>& arguments) {
   } else {
     loop.follow();
   }
-  session.finish(made, device, config.threads, facts);
+  session.finish(made, facts);
   return 0;
 }
 

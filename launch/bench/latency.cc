@@ -306,6 +306,7 @@ int run(Ranks& ranks, const std::string& kind, const std::vector<std::string>& a
   config.shard_of = shards;
   const MadeEngine made =
       make_engine(ranks, device, options->engine, source.config, source.checkpoint, config);
+  session.calibrate(made, device, config.threads);
   const Ceilings ceilings =
       device == "cpu" ? measure_cpu_ceilings(config.threads) : gpu_ceilings(made.device_name);
   ranks.control.barrier();  // or the first step would wait for the rank that measures longest
@@ -337,14 +338,14 @@ int run(Ranks& ranks, const std::string& kind, const std::vector<std::string>& a
     run_breakdowns(ranks, made, *for_breakdown, shapes, label, source.config, ceilings,
                    options->runs, results);
   if (!ranks.first()) {
-    session.finish(made, device, config.threads, facts);
+    session.finish(made, facts);
     return 0;
   }
   std::fprintf(stderr, "%s, %d rank%s, load %.1f s (weights %.1f s, tuning and graphs %.1f s)\n",
                made.device_name.c_str(), ranks_run, ranks_run == 1 ? "" : "s", made.load.seconds,
                made.load.load_seconds, made.load.prepare_seconds);
   publish(results, output.json_path);
-  session.finish(made, device, config.threads, facts);
+  session.finish(made, facts);
   return 0;
 }
 

@@ -48,18 +48,23 @@ WaitsSession::WaitsSession(Ranks& ranks, const WaitsOptions& options)
   first_ = comm::measure_clock_offset(ranks.control);
 }
 
-runtime::RankLog WaitsSession::own_log(const MadeEngine& made, const std::string& device,
-                                       int threads) {
-  const comm::ClockOffset last = comm::measure_clock_offset(ranks_.control);
-  // All ranks together, as in a step: they share the memory of their host.
+void WaitsSession::calibrate(const MadeEngine& made, const std::string& device, int threads) {
+  if (recorder_ == nullptr) return;
+  ranks_.control.barrier();
   const Ceilings seen =
       device == "cpu" ? measure_cpu_ceilings(threads) : gpu_ceilings(made.device_name);
+  ceilings_ = {seen.read_gb_per_s, seen.matmul_tflops};
+  ranks_.control.barrier();  // or the first step would wait for the rank that measures longest
+}
+
+runtime::RankLog WaitsSession::own_log(const MadeEngine& made) {
+  const comm::ClockOffset last = comm::measure_clock_offset(ranks_.control);
   runtime::RankLog log;
   log.rank = ranks_.control.rank();
   log.host = ranks_.session.host();
   log.device = made.device_name;
   log.synchronous = made.engine->limits().synchronous;
-  log.ceilings = {seen.read_gb_per_s, seen.matmul_tflops};
+  log.ceilings = ceilings_;
   log.clock_uncertainty_us =
       static_cast<double>(std::max(first_.uncertainty_ns, last.uncertainty_ns)) / 1e3;
   log.dropped = recorder_->dropped();
@@ -72,11 +77,10 @@ runtime::RankLog WaitsSession::own_log(const MadeEngine& made, const std::string
   return log;
 }
 
-void WaitsSession::finish(const MadeEngine& made, const std::string& device, int threads,
-                          const WaitsFacts& facts) {
+void WaitsSession::finish(const MadeEngine& made, const WaitsFacts& facts) {
   if (recorder_ == nullptr) return;
   made.engine->finish_recording();
-  const auto texts = ranks_.control.all_gather(serialize(own_log(made, device, threads)));
+  const auto texts = ranks_.control.all_gather(serialize(own_log(made)));
   ranks_.control.together([&] {
     if (!ranks_.first()) return;
     std::vector<runtime::RankLog> logs;

@@ -41,19 +41,22 @@ class WaitsSession {
   /// For EngineConfig and EngineLoop; null when nothing is wanted.
   Recorder* recorder() { return recorder_.get(); }
 
-  /// After the last step. Collective when wanted: measures what CPU ranks could reach, gathers,
-  /// attributes, and on rank 0 writes. `device` is "cpu" or "cuda", `threads` of a CPU rank.
-  void finish(const MadeEngine& made, const std::string& device, int threads,
-              const WaitsFacts& facts);
+  /// Before the first step, so that the end is short: who stops a server may not wait for a second.
+  /// Collective when wanted: measures what CPU ranks reach, all together, as in a step: they share
+  /// the memory of their host. `device` is "cpu" or "cuda", `threads` of a CPU rank.
+  void calibrate(const MadeEngine& made, const std::string& device, int threads);
+  /// After the last step. Collective when wanted: gathers, attributes, and on rank 0 writes.
+  void finish(const MadeEngine& made, const WaitsFacts& facts);
 
  private:
-  runtime::RankLog own_log(const MadeEngine& made, const std::string& device, int threads);
+  runtime::RankLog own_log(const MadeEngine& made);
   void write(const std::vector<runtime::RankLog>& logs, const WaitsFacts& facts);
 
   Ranks& ranks_;
   WaitsOptions options_;
   std::unique_ptr<Recorder> recorder_;
   comm::ClockOffset first_;
+  runtime::RankCeilings ceilings_;
 };
 
 /// `FILE.json` and `.svg` -> `FILE.svg`; names without .json get the ending appended.
