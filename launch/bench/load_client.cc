@@ -210,7 +210,8 @@ ServerAddress parse_base_url(const std::string& url) {
   if (address.host.size() > 2 && address.host.front() == '[')
     address.host = address.host.substr(1, address.host.size() - 2);
   TANDEM_REQUIRE(!address.host.empty() && !address.port.empty() &&
-                     address.port.find_first_not_of("0123456789") == std::string::npos,
+                     address.port.find_first_not_of("0123456789") == std::string::npos &&
+                     address.port.size() <= 5 && std::stoi(address.port) <= 65535,
                  "--base-url ", url, " is not an address; write http://HOST:PORT");
   return address;
 }

@@ -37,6 +37,7 @@ class ServeBench {
         workload_(make_workload(options_.workload)),
         prompts_(1, 0) {
     server_.api_key = options_.api_key;
+    find_ceilings();
     facts_ = served_facts(server_);
     if (options_.model.empty()) options_.model = facts_.model;
     if (options_.name.empty()) options_.name = options_.model;
@@ -62,6 +63,12 @@ class ServeBench {
     require_all(run_load(server_, plan), "a first request");
   }
 
+  /// ConfigError when there was no answer at all.
+  void require_an_answer() const {
+    TANDEM_REQUIRE(completed_ > 0 || first_error_.empty(), "every request failed (", first_error_,
+                   "); try one with curl ", options_.base_url, options_.endpoint);
+  }
+
   /// Seconds from the first request to the last.
   double span_s(double rate) const { return times(rate).back(); }
 
@@ -80,6 +87,8 @@ class ServeBench {
       };
     const LoadReport report = summarise(run_load(server_, plan), options_.objectives);
     if (report.abandoned > 0) settle();
+    completed_ += report.completed;
+    if (first_error_.empty() && !report.errors.empty()) first_error_ = report.errors.begin()->first;
     const auto after = served_counts(server_, facts_);
     if (before && after) add_server_side(*before, *after, report, context);
     if (print) std::fputs((describe(report, context) + "\n").c_str(), stdout), std::fflush(stdout);
@@ -88,6 +97,16 @@ class ServeBench {
   }
 
  private:
+  void find_ceilings() {
+    if (options_.ceiling_model.empty()) return;
+    TANDEM_REQUIRE(
+        options_.ceiling_gpu.empty() || gpu_ceilings(options_.ceiling_gpu).read_gb_per_s > 0,
+        "no ceilings of --ceiling-gpu ", options_.ceiling_gpu,
+        " are known; leave it out, or name \"NVIDIA H200\"");
+    ceiling_config_ =
+        runtime::read_model_config(runtime::resolve_model_path(options_.ceiling_model));
+  }
+
   std::vector<double> times(double rate) const {
     const auto count = static_cast<std::int64_t>(workload_.requests.size());
     if (!workload_.timed)
@@ -191,9 +210,8 @@ class ServeBench {
     const auto asked = static_cast<double>(after.prefix_queries - before.prefix_queries);
     const auto hits = static_cast<double>(after.prefix_hits - before.prefix_hits);
     if (asked > 0) context.reuse = hits / asked;
-    if (options_.ceiling_model.empty()) return;
-    const runtime::ModelConfig config =
-        runtime::read_model_config(runtime::resolve_model_path(options_.ceiling_model));
+    if (!ceiling_config_) return;
+    const runtime::ModelConfig& config = *ceiling_config_;
     const Ceilings ceilings =
         gpu_ceilings(options_.ceiling_gpu.empty() ? after.device : options_.ceiling_gpu);
     ServedWork work;
@@ -216,6 +234,9 @@ class ServeBench {
   ServedFacts facts_;
   Workload workload_;
   PromptMaker prompts_;
+  std::optional<runtime::ModelConfig> ceiling_config_;
+  std::int64_t completed_ = 0;
+  std::string first_error_;
 };
 
 /// Rates in turn, while there is time.
@@ -293,6 +314,7 @@ int run_bench_serve(Ranks& ranks, const std::vector<std::string>& arguments) {
   rates.run(bench, results, print);
   rates.report(results, print);
   if (!options->json.empty()) results.write(options->json);
+  bench.require_an_answer();
   return 0;
 }
 

@@ -21,8 +21,26 @@ std::istringstream open(const std::string& path) {
   return std::istringstream(*std::move(text));
 }
 
+constexpr const char* kAzure = "TIMESTAMP,ContextTokens,GeneratedTokens";
+constexpr const char* kMooncake =
+    R"({"timestamp": ms, "input_length": tokens, "output_length": tokens, "hash_ids": [ids]})";
+constexpr const char* kShareGpt =
+    R"({"conversations": [{"value": text}, ...]} or {"messages": [{"content": text}, ...]})";
+constexpr const char* kCustom = R"({"prompt": text} or {"prompt": text, "output_tokens": tokens})";
+
+/// The fault of the exception that is being handled, at a place that should hold `expected`.
+ConfigError fault_at(const std::string& place, const std::string& expected) {
+  try {
+    throw;
+  } catch (const ConfigError& error) {
+    return ConfigError(concat(place, ": ", error.what()));
+  } catch (const std::exception&) {  // of the JSON library: says nothing to people
+    return ConfigError(concat(place, ": it is not ", expected));
+  }
+}
+
 /// Calls `take` with each line that is not empty, without its end; what it throws gets the place.
-void for_lines(std::istream& file, const std::string& path,
+void for_lines(std::istream& file, const std::string& path, const std::string& expected,
                const std::function<void(std::int64_t, const std::string&)>& take) {
   std::int64_t number = 0;
   for (std::string line; std::getline(file, line);) {
@@ -31,8 +49,8 @@ void for_lines(std::istream& file, const std::string& path,
     if (line.empty()) continue;
     try {
       take(number, line);
-    } catch (const std::exception& error) {
-      throw ConfigError(concat(path, " line ", number, ": ", error.what()));
+    } catch (const std::exception&) {
+      throw fault_at(concat(path, " line ", number), expected);
     }
   }
 }
@@ -40,6 +58,9 @@ void for_lines(std::istream& file, const std::string& path,
 void check_lengths(const BenchRequest& request) {
   TANDEM_REQUIRE(request.input > 0 && request.output > 0, "a request of ", request.input, " and ",
                  request.output, " tokens; both must be at least 1");
+  TANDEM_REQUIRE(request.input <= kMaxBenchTokens && request.output <= kMaxBenchTokens,
+                 "a request of ", request.input, " and ", request.output,
+                 " tokens; leave out what has more than ", kMaxBenchTokens);
 }
 
 /// "2023-11-16 18:15:46.6805900" as seconds since some day.
@@ -64,7 +85,7 @@ BenchRequest parse_azure(const std::string& line) {
       comma != std::string::npos &&
       std::sscanf(line.c_str() + comma, ",%d,%d%n", &request.input, &request.output, &end) == 2 &&
       comma + static_cast<std::size_t>(end) == line.size();
-  TANDEM_REQUIRE(lengths, "it is not TIMESTAMP,ContextTokens,GeneratedTokens");
+  TANDEM_REQUIRE(lengths, "it is not ", kAzure);
   request.at_s = parse_time(line.substr(0, comma));
   return request;
 }
@@ -116,13 +137,14 @@ std::vector<BenchRequest> read_trace(const std::string& source) {
   const std::string path = source.substr(colon + 1);
   std::istringstream file = open(path);
   std::vector<BenchRequest> requests;
-  for_lines(file, path, [&](std::int64_t number, const std::string& line) {
-    if (kind == "azure" && number == 1 && line.rfind("TIMESTAMP", 0) == 0) return;
-    BenchRequest request = kind == "azure" ? parse_azure(line) : parse_mooncake(line);
-    check_lengths(request);
-    request.number = static_cast<std::int64_t>(requests.size());
-    requests.push_back(std::move(request));
-  });
+  for_lines(file, path, kind == "azure" ? kAzure : kMooncake,
+            [&](std::int64_t number, const std::string& line) {
+              if (kind == "azure" && number == 1 && line.rfind("TIMESTAMP", 0) == 0) return;
+              BenchRequest request = kind == "azure" ? parse_azure(line) : parse_mooncake(line);
+              check_lengths(request);
+              request.number = static_cast<std::int64_t>(requests.size());
+              requests.push_back(std::move(request));
+            });
   std::stable_sort(requests.begin(), requests.end(),
                    [](const auto& a, const auto& b) { return a.at_s < b.at_s; });
   return requests;
@@ -132,6 +154,7 @@ std::vector<BenchRequest> read_texts(const std::string& kind, const std::string&
                                      std::int32_t output) {
   std::istringstream file = open(path);
   std::vector<BenchRequest> requests;
+  const std::string expected = kind == "sharegpt" ? kShareGpt : kCustom;
   const auto add = [&](const json::value& value) {
     requests.push_back(parse_text(kind, value, output));
     requests.back().number = static_cast<std::int64_t>(requests.size()) - 1;
@@ -140,11 +163,12 @@ std::vector<BenchRequest> read_texts(const std::string& kind, const std::string&
     try {
       const json::value list = json::parse(std::string(std::istreambuf_iterator<char>(file), {}));
       for (const json::value& value : list.as_array()) add(value);
-    } catch (const std::exception& error) {
-      throw ConfigError(concat(path, " conversation ", requests.size() + 1, ": ", error.what()));
+    } catch (const std::exception&) {
+      throw fault_at(concat(path, " conversation ", requests.size() + 1), expected);
     }
   } else {
-    for_lines(file, path, [&](std::int64_t, const std::string& line) { add(json::parse(line)); });
+    for_lines(file, path, expected,
+              [&](std::int64_t, const std::string& line) { add(json::parse(line)); });
   }
   return requests;
 }

@@ -88,11 +88,16 @@ void WorkloadOptions::add_to(po::options_description& options) {
 }
 
 void WorkloadOptions::validate() const {
-  TANDEM_REQUIRE(num_prompts >= 0, "--num-prompts must be at least 1, not ", num_prompts);
-  TANDEM_REQUIRE(skip_prompts >= 0, "--skip-prompts must not be negative: ", skip_prompts);
-  TANDEM_REQUIRE(input_len > 0, "--input-len must be at least 1, not ", input_len);
-  TANDEM_REQUIRE(output_len > 0, "--output-len must be at least 1, not ", output_len);
-  TANDEM_REQUIRE(prefix_len >= 0, "--random-prefix-len must not be negative: ", prefix_len);
+  const auto within = [](const char* flag, std::int64_t value, std::int64_t least,
+                         std::int64_t most) {
+    TANDEM_REQUIRE(least <= value && value <= most, flag, " must lie between ", least, " and ",
+                   most, "; it is ", value);
+  };
+  within("--num-prompts", num_prompts, 0, kMaxBenchRequests);
+  within("--skip-prompts", skip_prompts, 0, kMaxBenchRequests);
+  within("--input-len", input_len, 1, kMaxBenchTokens);
+  within("--output-len", output_len, 1, kMaxBenchTokens);
+  within("--random-prefix-len", prefix_len, 0, kMaxBenchTokens);
   TANDEM_REQUIRE(range_ratio >= 0 && range_ratio < 1,
                  "--random-range-ratio must lie in [0, 1), not ", range_ratio);
   TANDEM_REQUIRE(trace_sample > 0 && trace_sample <= 1, "--trace-sample must lie in (0, 1], not ",

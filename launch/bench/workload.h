@@ -12,6 +12,9 @@
 
 namespace tandem::launch {
 
+inline constexpr std::int32_t kMaxBenchTokens = 10'000'000;  ///< Of a prompt or an answer.
+inline constexpr std::int32_t kMaxBenchRequests = 1'000'000;
+
 struct BenchRequest {
   std::int64_t number = 0;           ///< Place in its data set.
   double at_s = 0;                   ///< Arrival after the first one's; traces only.

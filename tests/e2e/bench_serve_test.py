@@ -153,6 +153,16 @@ class BenchServe(unittest.TestCase):
                       if row["metric"] == "prompt_tokens_reused"]
             self.assertEqual(shares, [0])
 
+    def test_a_bench_without_an_answer_fails_and_says_why(self):
+        out = pathlib.Path(self.folder.name) / "failed.json"
+        code, _, error = bench("serve", "--base-url", self.url, "--num-prompts", "2",
+                               "--input-len", "9", "--output-len", "2", "--num-warmups", "0",
+                               "--extra-body", '{"top_p": 5}', "--json", str(out))
+        self.assertEqual(code, 2, error)
+        self.assertIn("every request failed (HTTP 400: top_p is 5", error)
+        self.assertEqual(rows(json.loads(out.read_text()))[
+            "tiny random in9 out2 rateinf", "failed", "mean"]["value"], 2)
+
     def test_wrong_use_is_one_sentence(self):
         for arguments, word in [
                 (["--request-rate", "0"], "requests per second"), (["--goodput", "ttft"], "ttft:5000"),
@@ -161,6 +171,11 @@ class BenchServe(unittest.TestCase):
                 (["--find-rate", "1", "2"], "--goodput ttft:5000"),
                 (["--find-rate", "2", "1", "--goodput", "ttft:9"], "above the first"),
                 (["--prefix-history", "1"], "--skip-prompts"),
+                (["--num-prompts", "99999999999"], "--num-prompts must lie between"),
+                (["--input-len", "2147483647"], "--input-len must lie between"),
+                (["--base-url", "http://127.0.0.1:99999"], "HOST:PORT"),
+                (["--ceiling-model", str(self.model), "--ceiling-gpu", "H900"], "H900"),
+                (["--ceiling-model", "/nowhere", "--base-url", self.url], "/nowhere"),
                 (["--trace", f"mooncake:{self.middle_of_a_trace()}", "--skip-prompts", "8",
                   "--base-url", self.url], "leaves none of the 8"),
                 (["--endpoint", "/v1/chat/completions", "--base-url", self.url, "--input-len", "9"],

@@ -117,7 +117,19 @@ TEST(Workload, WrongLinesAreNamed) {
   const std::string path = write(folder, "2023-11-16 18:15:46.6,1,2\n2023-11-16 18:15:47,3\n");
   EXPECT_EQ(fault([&] { read_trace("azure:" + path); }),
             path + " line 2: it is not TIMESTAMP,ContextTokens,GeneratedTokens");
-  EXPECT_NE(fault([&] { read_trace("mooncake:" + path); }).find(" line 1: "), std::string::npos);
+  EXPECT_EQ(fault([&] { read_trace("mooncake:" + path); }),
+            path +
+                " line 1: it is not {\"timestamp\": ms, \"input_length\": tokens, "
+                "\"output_length\": tokens, \"hash_ids\": [ids]}");
+  EXPECT_EQ(fault([&] { read_texts("custom", path, 9); }),
+            path +
+                " line 1: it is not {\"prompt\": text} or {\"prompt\": text, "
+                "\"output_tokens\": tokens}");
+  const std::string list = write(folder, "[{}]");
+  EXPECT_NE(fault([&] { read_texts("sharegpt", list, 9); }).find(" conversation 1: it is not {"),
+            std::string::npos);
+  const std::string huge = write(folder, "2023-11-16 18:15:46.6,1000000000,2\n");
+  EXPECT_NE(fault([&] { read_trace("azure:" + huge); }).find("leave out"), std::string::npos);
   EXPECT_NE(fault([&] { read_trace("other:" + path); }).find("azure:FILE"), std::string::npos);
   EXPECT_NE(fault([&] { read_trace("azure:/nowhere"); }).find("cannot read"), std::string::npos);
 }
