@@ -34,6 +34,11 @@ struct Options {
   bool no_prefix_caching = false, skip_tokenizer = false;
 };
 
+/// An unset variable in --api-key "$KEY" must not open the server to all.
+void require_key(const std::string& key) {
+  TANDEM_REQUIRE(!key.empty(), "--api-key is empty; leave it out for a server without a key");
+}
+
 /// False when `--help` was printed.
 bool parse(Ranks& ranks, const std::vector<std::string>& arguments, Options& options) {
   po::options_description description("usage: tandem serve --model MODEL [options]");
@@ -41,7 +46,7 @@ bool parse(Ranks& ranks, const std::vector<std::string>& arguments, Options& opt
   description.add_options()
       ("host", po::value(&options.api.host)->default_value(options.api.host), "address to listen on; 0.0.0.0 lets other machines in")
       ("port", po::value(&options.port)->default_value(options.port), "port to listen on; 0 takes a free one")
-      ("api-key", po::value(&options.api.api_key), "key that requests must bring (also: environment variable TANDEM_API_KEY)")
+      ("api-key", po::value(&options.api.api_key)->notifier(require_key), "key that requests must bring (also: environment variable TANDEM_API_KEY)")
       ("served-model-name", po::value(&options.served_model_name), "name of the model in requests and answers; default: the folder's or file's")
       ("chat-template", po::value(&options.chat_template), "file with a chat template instead of the model's own")
       ("skip-tokenizer-init", po::bool_switch(&options.skip_tokenizer), "serve without a tokenizer: prompts and answers are token ids")
@@ -62,6 +67,8 @@ bool parse(Ranks& ranks, const std::vector<std::string>& arguments, Options& opt
   options.api.port = static_cast<std::uint16_t>(options.port);
   options.api.http.max_body_bytes =
       static_cast<std::size_t>(parse_bytes("--max-request-bytes", options.max_request_bytes));
+  TANDEM_REQUIRE(options.api.http.max_body_bytes > 0,
+                 "--max-request-bytes must be at least 1, not ", options.max_request_bytes);
   if (const char* key = std::getenv("TANDEM_API_KEY");
       key != nullptr && options.api.api_key.empty()) {
     options.api.api_key = key;

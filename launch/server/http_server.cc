@@ -270,6 +270,8 @@ void HttpServer::Impl::bind(const std::string& host, std::uint16_t port) {
   acceptor.open(endpoint.protocol(), error);
   if (!error) acceptor.set_option(tcp::acceptor::reuse_address(true), error);
   if (!error) acceptor.bind(endpoint, error);
+  TANDEM_REQUIRE(error != boost::system::errc::address_not_available, "--host ", host,
+                 " is not an address of this machine; use 127.0.0.1 or 0.0.0.0.");
   if (!error) acceptor.listen(asio::socket_base::max_listen_connections, error);
   TANDEM_REQUIRE(!error, "cannot listen on ", host, " port ", port, " (", error.message(),
                  "); choose another --port.");

@@ -206,6 +206,13 @@ class Life(unittest.TestCase):
             self.assertIn("abort", ends)
             self.assertEqual(server.wait(), 0)
 
+    def test_an_empty_key_or_body_limit_is_refused(self):
+        for flag, value in {"--api-key": "", "--max-request-bytes": "0"}.items():
+            run = subprocess.run([served.TANDEM, "serve", "--model", str(MODEL), "--port", "0", flag,
+                                  value], capture_output=True, text=True, timeout=60)
+            self.assertEqual((run.returncode, run.stderr.count("\n")), (2, 1), run.stderr)
+            self.assertIn(flag, run.stderr)
+
     def test_a_port_in_use_is_one_sentence_before_anything_is_loaded(self):
         with socket.socket() as taken:
             taken.bind(("127.0.0.1", 0))

@@ -284,7 +284,14 @@ TEST(HttpServer, AnAddressInUseIsAConfigError) {
   } catch (const ConfigError& error) {
     EXPECT_NE(std::string(error.what()).find("--port"), std::string::npos);
   }
-  EXPECT_THROW(HttpServer("no.such.host.invalid", 0, {}, [](const auto&) {}), ConfigError);
+  for (const char* host : {"no.such.host.invalid", "192.0.2.1"}) {
+    try {
+      HttpServer server(host, 0, {}, [](const auto&) {});
+      FAIL() << host << " is no address of this machine";
+    } catch (const ConfigError& error) {
+      EXPECT_NE(std::string(error.what()).find("--host"), std::string::npos) << error.what();
+    }
+  }
 }
 
 TEST(HttpServer, ParsesWithoutASocket) {
