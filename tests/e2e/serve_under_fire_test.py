@@ -160,7 +160,7 @@ class Client(threading.Thread):
             client.sendall(b"POST /v1/completions HTTP/1.1\r\nContent-Length: 100\r\n\r\n{\"prom")
 
     def garbage(self, request, text, reason):
-        with socket.create_connection(("127.0.0.1", self.port), timeout=30) as client:
+        with socket.create_connection(("127.0.0.1", self.port), timeout=120) as client:
             client.sendall(bytes([1 + self.random.randrange(255) for _ in range(200)]) + b"\r\n\r\n")
             self.expect("garbage", client.recv(12)[:12], b"HTTP/1.1 400")
 
