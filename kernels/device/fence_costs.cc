@@ -7,12 +7,14 @@
 namespace tandem {
 namespace {
 
-float middle_mean(std::vector<float> ends) {
+constexpr float kInterruption = 10;  ///< Times the median.
+
+float usual_mean(std::vector<float> ends) {
   if (ends.empty()) return 0;
   std::sort(ends.begin(), ends.end());
-  const std::ptrdiff_t left_out = ends.size() > 2 ? 1 : 0;
-  const auto kept = static_cast<float>(static_cast<std::ptrdiff_t>(ends.size()) - 2 * left_out);
-  return std::accumulate(ends.begin() + left_out, ends.end() - left_out, 0.0f) / kept;
+  const float limit = kInterruption * ends[ends.size() / 2];
+  const auto usual = std::upper_bound(ends.begin(), ends.end(), limit);
+  return std::accumulate(ends.begin(), usual, 0.0f) / static_cast<float>(usual - ends.begin());
 }
 
 }  // namespace
@@ -30,8 +32,8 @@ void tell_fence_costs(std::vector<TimeSpan>& spans, std::size_t first) {
     }
     const std::size_t from = seen > kFencesAround ? seen - kFencesAround : 0;
     const std::size_t to = std::min(ends.size(), seen + kFencesAround);
-    spans[i].fence_ns = middle_mean({ends.begin() + static_cast<std::ptrdiff_t>(from),
-                                     ends.begin() + static_cast<std::ptrdiff_t>(to)});
+    spans[i].fence_ns = usual_mean({ends.begin() + static_cast<std::ptrdiff_t>(from),
+                                    ends.begin() + static_cast<std::ptrdiff_t>(to)});
   }
 }
 

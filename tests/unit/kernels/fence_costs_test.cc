@@ -49,7 +49,14 @@ TEST_F(FenceCosts, OneInterruptionIsLeftOut) {
   op();
   for (const std::int64_t ns : {600, 2'000'000, 500, 700}) end(ns);
   op();
-  EXPECT_EQ(told(), (std::vector<float>{650, 650}));
+  EXPECT_EQ(told(), (std::vector<float>{600, 600}));
+}
+
+/// Of ends that are long now and then, all count.
+TEST_F(FenceCosts, LongEndsAreNoInterruptions) {
+  op();
+  for (const std::int64_t ns : {28'000, 54'000, 24'000, 54'000}) end(ns);
+  EXPECT_EQ(told(), (std::vector<float>{40'000}));
 }
 
 /// A step that is quiet at its beginning and not at its end.
