@@ -118,6 +118,11 @@ WaitRow phase_row(Activity activity) {
   }
 }
 
+/// Of the ops of one activity: their time, and what of it is known.
+struct OpTime {
+  double all_ns = 0, floor_ns = 0, stamps_ns = 0, fences_ns = 0, tiles_ns = 0;
+};
+
 /// Gives the instants of one step of one rank to rows.
 class StepAttributor {
  public:
@@ -154,6 +159,7 @@ class StepAttributor {
     add(cells_, WaitRow::kUnexplained, Activity::kCount,
         static_cast<double>(bounds.end_ns - cursor));
     for (const auto& [index, ns] : ops) add_op(index, ns);
+    share_op_times();
     share_layers(layers_ns);
     for (const WaitCell& cell : layer_cells_) add(cells_, cell.row, cell.activity, cell.ns);
     return std::move(cells_);
@@ -174,19 +180,32 @@ class StepAttributor {
     }
     if (span.activity == Activity::kStamps)
       return add(cells_, WaitRow::kFences, Activity::kStamps, ns);
-    double left = ns;
-    const auto give = [&](std::vector<WaitCell>& to, WaitRow row, Activity activity,
-                          double wanted) {
-      const double given = std::min(left, wanted);
-      add(to, row, activity, given);
-      left -= given;
-    };
-    give(cells, WaitRow::kFloor, span.activity, floor_ns(span, view_.log->ceilings));
-    // Stamps are in no step that is not measured: their ends do not grow with the layers.
-    give(cells_, WaitRow::kFences, Activity::kStamps, span.stamps * double{span.fence_ns});
-    give(cells, WaitRow::kFences, Activity::kCount, span.kernels * double{span.fence_ns});
-    give(cells, WaitRow::kTiles, span.activity, span.tile_share * ns);
-    add(cells, WaitRow::kAbove, span.activity, left);
+    OpTime& time = op_times_[{span.activity, span.layer >= 0}];
+    time.all_ns += ns;
+    time.floor_ns += floor_ns(span, view_.log->ceilings);
+    time.stamps_ns += span.stamps * double{span.fence_ns};
+    time.fences_ns += span.kernels * double{span.fence_ns};
+    time.tiles_ns += span.tile_share * ns;
+  }
+
+  /// An activity's ops together: one that took less than what is known of it makes up for another.
+  void share_op_times() {
+    for (const auto& [key, time] : op_times_) {
+      const auto& [activity, in_layer] = key;
+      std::vector<WaitCell>& cells = in_layer ? layer_cells_ : cells_;
+      double left = time.all_ns;
+      const auto give = [&](std::vector<WaitCell>& to, WaitRow row, Activity cause, double wanted) {
+        const double given = std::min(left, wanted);
+        add(to, row, cause, given);
+        left -= given;
+      };
+      give(cells, WaitRow::kFloor, activity, time.floor_ns);
+      // Stamps are in no step that is not measured: their ends do not grow with the layers.
+      give(cells_, WaitRow::kFences, Activity::kStamps, time.stamps_ns);
+      give(cells, WaitRow::kFences, Activity::kCount, time.fences_ns);
+      give(cells, WaitRow::kTiles, activity, time.tiles_ns);
+      add(cells, WaitRow::kAbove, activity, left);
+    }
   }
 
   /// Layers without stamps went like those with stamps.
@@ -228,6 +247,7 @@ class StepAttributor {
   std::vector<double> transfers_;
   std::map<std::size_t, std::size_t> order_;  ///< Span of a collective -> its number in the step.
   std::vector<WaitCell> cells_, layer_cells_;
+  std::map<std::pair<Activity, bool>, OpTime> op_times_;  ///< By whether they are in layers.
 };
 
 }  // namespace

@@ -2,9 +2,10 @@
 // Where each rank's time went, step by step, from the logs of all ranks. A step of a rank lasts
 // from the end of its last op of the step before to the end of its last op, and every instant of it
 // is given to exactly one row:
-//   an op                compute up to its floor (its bytes or operations at the rank's ceiling);
-//                        of what it took longer: the ends of its kernels at what one cost around
-//                        it are fences, attention's waits for tiles are tiles, the rest is `above`
+//   an op                with the others of its activity: compute up to their floor (their bytes or
+//                        operations at the rank's ceiling); of what they took longer: the ends of
+//                        their kernels at what one cost around each are fences, attention's waits
+//                        for tiles are tiles, the rest is `above`
 //   stamps (GPUs)        one end of a kernel, seen by itself: fences, which measuring adds
 //   a collective         the smallest wait over ranks for the same collective is its transfer, what
 //                        this rank waited longer is skew: no clock is compared for that

@@ -93,6 +93,22 @@ TEST(Attribution, SplitsAnOpAtItsFloor) {
   expect_complete(result);
 }
 
+/// What is known of an op is known on average only: of two alike, one may take less.
+TEST(Attribution, OpsOfAnActivityMakeUpForEachOther) {
+  TimeSpan slow = span(Activity::kDown, 0, 12, 0, 0), quick = span(Activity::kDown, 12, 20, 0, 1);
+  for (TimeSpan* op : {&slow, &quick}) {
+    op->bytes = 3e8;  // 3 ms at 100 GB/s
+    op->kernels = 1;
+    op->fence_ns = 7 * kMs;
+  }
+  const Attribution result = attribute({log_of(0, {slow, quick})});
+  const AttributedStep& step = result.steps[0][0];
+  EXPECT_NEAR(step.ns(WaitRow::kFloor) / kMs, 6, 1e-6);
+  EXPECT_NEAR(step.ns(WaitRow::kFences) / kMs, 14, 1e-6);
+  EXPECT_NEAR(step.ns(WaitRow::kAbove) / kMs, 0, 1e-6);
+  expect_complete(result);
+}
+
 TEST(Attribution, KernelsEndsAreFencesAndAttentionWaitsForTiles) {
   TimeSpan attention = span(Activity::kAttend, 0, 10, 0, 0);
   attention.bytes = 3e8;  // 3 ms at 100 GB/s
