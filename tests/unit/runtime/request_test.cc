@@ -55,11 +55,11 @@ TEST(SamplingParams, EachWrongValueIsNamed) {
   EXPECT_TRUE(names(refusal([](auto& p) { p.n = 0; }), "n is"));
   EXPECT_TRUE(names(refusal([](auto& p) { p.n = 129; }), "n is"));
   EXPECT_TRUE(names(refusal([](auto& p) { p.stop_token_ids = {100}; }), "stop_token_ids"));
-  EXPECT_TRUE(names(refusal([](auto& p) { p.stop = {""}; }), "A stop string"));
+  EXPECT_TRUE(names(refusal([](auto& p) { p.stop = {""}; }), "stop has"));
   EXPECT_TRUE(names(refusal([](auto& p) { p.logit_bias = {{-1, 0.f}}; }), "logit_bias"));
   EXPECT_TRUE(names(refusal([](auto& p) { p.logit_bias = {{1, 101.f}}; }), "logit_bias"));
   EXPECT_TRUE(names(refusal([](auto& p) { p.allowed_token_ids = {100}; }), "allowed_token_ids"));
-  EXPECT_TRUE(names(refusal([](auto& p) { p.bad_words = {{}}; }), "A bad word"));
+  EXPECT_TRUE(names(refusal([](auto& p) { p.bad_words = {{}}; }), "bad_words has"));
   EXPECT_TRUE(names(refusal([](auto& p) { p.logprobs = 21; }), "logprobs"));
   EXPECT_TRUE(names(refusal([](auto& p) { p.prompt_logprobs = -1; }), "prompt_logprobs"));
 }
