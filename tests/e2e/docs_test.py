@@ -20,10 +20,11 @@ PLACEHOLDERS = {"MODEL": str(program.MODELS / "llama-9q3kv"), "TEXT": "The quick
                 "DIR": str(program.MODELS / "llama-9q3kv"), "...": None}
 # Flags that belong to other programs, by what comes before them in the text or in the command.
 FOREIGN = re.compile(r"^(srun|sbatch|scancel|docker|mpirun|cmake|ctest|nsys|hostnamectl|hf|ssh|"
-                     r"pip|apt-get|openssl|curl)$")
+                     r"pip|apt-get|openssl|curl|compute-sanitizer)$")
 FOREIGN_FLAGS = {"--gpus-per-task", "--gpus-per-node", "--ntasks-per-node", "--kill-on-bad-exit",
                  "--mpi", "--mca", "--oversubscribe", "--bind-to", "--ipc", "--shm-size",
-                 "--ulimit", "--hostname", "--signal", "--preset", "--time"}
+                 "--ulimit", "--hostname", "--signal", "--preset", "--time",
+                 "--tool", "--gtest"}
 QUICKSTART_FLAGS = {"--ranks"}
 
 
