@@ -106,7 +106,8 @@ std::string phase_table(const WaitsReport& report, const WaitPhase& phase) {
     }
     if (!at_ceiling && entry.worst_share >= kSmallShare) {
       const std::string title = line_title(entry.row, entry.cause);
-      lines.push_back(words(phase, title, entry.us, advice(report, phase.kind, entry.row, entry.cause)));
+      lines.push_back(
+          words(phase, title, entry.us, advice(report, phase.kind, entry.row, entry.cause)));
       continue;
     }
     num_small += at_ceiling ? 0 : 1;
