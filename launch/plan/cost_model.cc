@@ -90,10 +90,16 @@ class StepBuilder {
     if (model_.ranks == 1) return;
     cost_.lines.push_back({what, count, 0, 0, count * bytes, count * rates_.all_reduce.at(bytes)});
   }
+  /// A CPU rank takes head by head: the rate is that of the prompt's length, whatever their number.
+  double prefill_attention_us(const Attention& attention, double flops) const {
+    if (rates_.device == "cuda") return rates_.prefill_attention.at(flops);
+    const double probed = attention.pairs * 4 * kCpuProbeWidth;
+    return rates_.prefill_attention.at(probed) * flops / probed;
+  }
   void attend(const Attention& attention) {
     const double bytes = attention.kv_tokens * 2 * share_.kv_heads * dim_ * element_;
     const double flops = attention.pairs * 4 * share_.q_heads * dim_;
-    const double us = !attention.decode         ? rates_.prefill_attention.at(flops)
+    const double us = !attention.decode         ? prefill_attention_us(attention, flops)
                       : rates_.device == "cuda" ? rates_.decode_attention.at(bytes)
                                                 : rates_.decode_attention.at(flops);
     cost_.lines.push_back(

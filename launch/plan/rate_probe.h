@@ -37,6 +37,7 @@ struct ProbeGrid {
 };
 
 inline ProbeGrid probe_grid(Cpu) {
+  static_assert(kCpuProbeWidth == 9 * 64);
   return {{{512, 256}, {2048, 512}, {4096, 1024}, {8192, 2048}},
           {1, 4, 16, 32, 64, 256, 512},
           std::int64_t{64} << 20,

@@ -51,6 +51,9 @@ class MatmulTimes {
   std::vector<MatmulCurve> curves_;  ///< By rows.
 };
 
+/// Query heads times their size, of the attention that CPU ranks are measured at.
+inline constexpr double kCpuProbeWidth = 9 * 64;
+
 struct DeviceRates {
   std::string origin;           ///< For people: a file's name.
   std::string device;           ///< cpu or cuda
@@ -66,7 +69,7 @@ struct DeviceRates {
   /// By operations on CPUs, which multiply for every query head, and by bytes of keys and values on
   /// GPUs, which read them once for all heads of a group.
   TimeCurve decode_attention;
-  TimeCurve prefill_attention;  ///< By operations.
+  TimeCurve prefill_attention;  ///< By operations; CPU ranks: of heads as probed.
   TimeCurve elementwise;        ///< By bytes read and written.
   TimeCurve all_reduce;         ///< By bytes of one rank's message; empty: not known.
 };

@@ -64,9 +64,8 @@ TEST(DeviceRates, OfAClusterAreItsCeilings) {
 TEST(DeviceRates, SurviveJson) {
   DeviceRates rates = rates_of(round_cluster(), 2);
   rates.name = "x";
-  const std::string text =
-      boost::json::serialize(boost::json::object{{"machine", {{"gpu", "NVIDIA H200"}}},
-                                                 {"rates", to_json(rates)}});
+  const std::string text = boost::json::serialize(
+      boost::json::object{{"machine", {{"gpu", "NVIDIA H200"}}}, {"rates", to_json(rates)}});
   const DeviceRates back = rates_from_doctor("f.json", text);
   EXPECT_EQ(back.ranks, 2);
   EXPECT_EQ(back.machine.at("gpu"), "NVIDIA H200");
@@ -133,6 +132,23 @@ TEST(CostModel, PrefillOperationsDoNotDependOnTheSteps) {
                     prefill_cost(model, rates, 200, 200, false).us() +
                     prefill_cost(model, rates, 112, 400, true).us()) /
                        1000);
+}
+
+/// A third of the heads is a third of the time at the same length, though short prompts are slower
+/// per operation.
+TEST(CostModel, HeadsOfACpuRankCostTheSameEach) {
+  const runtime::ModelConfig config = smollm2();
+  DeviceRates rates = rates_of(round_cluster(), 3);
+  rates.device = "cpu";
+  rates.prefill_attention = TimeCurve({{1e6, 100}, {1e8, 4000}});
+  const auto attention_us = [&](int ranks) {
+    for (const CostLine& line :
+         prefill_cost({config, DType::kBF16, ranks}, rates, 128, 0, true).lines)
+      if (line.what == "attention") return line.us;
+    return 0.0;
+  };
+  EXPECT_GT(attention_us(1), 0);
+  EXPECT_DOUBLE_EQ(attention_us(3), attention_us(1) / 3);
 }
 
 TEST(SizePlan, MemoryOfARank) {
