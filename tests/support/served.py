@@ -89,7 +89,7 @@ class Served:
         if self.process.poll() is None:
             self.signal(signal.SIGTERM)
             try:
-                self.process.wait(30)
+                self.process.wait(60)
             except subprocess.TimeoutExpired:
                 os.killpg(self.process.pid, signal.SIGKILL)
                 self.process.wait()
@@ -102,7 +102,7 @@ class Served:
         if kind is not None:
             sys.stderr.write("".join(self.log[-50:]))
 
-    def request(self, method, path, body=None, headers=None, timeout=60):
+    def request(self, method, path, body=None, headers=None, timeout=180):
         """(status, JSON or text, headers)"""
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=timeout)
         try:
