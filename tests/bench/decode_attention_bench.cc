@@ -8,35 +8,14 @@
 #include <string>
 #include <vector>
 
+#include "tests/bench/decode_cases.h"
 #include "tests/bench/decode_chain.h"
-#include "tests/bench/replay.h"
 #include "tests/bench/report.h"
 
 namespace tandem::bench {
 namespace {
 
 constexpr int kLayers = 8;
-
-struct Options {
-  std::vector<int> tensor_parallel{1}, batches{1, 32}, contexts{128, 1024, 8192};
-};
-
-Options parse(int argc, char** argv) {
-  Options options;
-  for (int i = 1; i + 1 < argc; i += 2) {
-    const std::string name = argv[i];
-    if (name == "--tp")
-      options.tensor_parallel = numbers(argv[i + 1]);
-    else if (name == "--batch")
-      options.batches = numbers(argv[i + 1]);
-    else if (name == "--context")
-      options.contexts = numbers(argv[i + 1]);
-    else
-      throw ConfigError("unknown option " + name +
-                        ": see the first lines of decode_attention_bench.cc");
-  }
-  return options;
-}
 
 /// Microseconds per layer of each replay of a captured pass over the layers.
 std::vector<double> measure(Context<Cuda>& ctx, const std::function<void(int)>& layer) {
@@ -73,22 +52,13 @@ void run_case(Context<Cuda>& ctx, Model& model, Batch& batch, Report& report) {
 }
 
 void run(int argc, char** argv) {
-  const Options options = parse(argc, argv);
+  DecodeCases cases{{1}, {1, 32}, {128, 1024, 8192}};
+  cases.parse(argc, argv, "decode_attention_bench.cc",
+              [](const std::string&, const std::string&) { return false; });
   Context<Cuda> ctx(CudaOptions{});
-  const RandomSource random(ctx);
   Report report("decode_attention", argc, argv);
-  for (const int tensor_parallel : options.tensor_parallel) {
-    ShardSizes sizes;
-    sizes.tensor_parallel = tensor_parallel;
-    sizes.layers = kLayers;
-    Model model(ctx, random, sizes);
-    for (const int rows : options.batches)
-      for (const int context : options.contexts) {
-        Batch batch(ctx, random, sizes, rows, context);
-        ctx.compute().synchronize();
-        run_case(ctx, model, batch, report);
-      }
-  }
+  cases.for_each(ctx, kLayers,
+                 [&](Model& model, Batch& batch) { run_case(ctx, model, batch, report); });
   report.print();
 }
 

@@ -1,50 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 // Time of the kernels of a decode step and of the whole chain, one rank's shard of Llama-3-8B,
 // communication left out: `decode_bench [--tp 1,2,4,8] [--batch 1,4,32] [--context 128,1024]
-// [--paths auto,cublaslt]`. Every case is captured over all layers, so that weights come from
-// memory, and replayed. Paths: "auto" takes the faster matmul per shape,
-// "streaming" and "cublaslt" one kind always, "nopdl" streaming without dependent launches. JSON on
-// stdout, lines on stderr.
+// [--paths auto,streaming,cublaslt]`. Every case is captured over all layers, so that weights come
+// from memory, and replayed. Paths: "auto" takes the faster matmul per shape, "streaming" and
+// "cublaslt" one kind always, "nopdl" streaming without dependent launches. JSON on stdout, lines
+// on stderr.
 #include <algorithm>
 #include <iostream>
 #include <string>
 #include <vector>
 
+#include "tests/bench/decode_cases.h"
 #include "tests/bench/decode_chain.h"
-#include "tests/bench/replay.h"
 #include "tests/bench/report.h"
 
 namespace tandem::bench {
 namespace {
-
-struct Options {
-  std::vector<int> tensor_parallel{1, 2, 4, 8}, batches{1, 4, 32}, contexts{128, 1024};
-  std::vector<std::string> paths{"auto", "streaming", "cublaslt"};
-};
 
 CudaOptions options_of(const std::string& path) {
   CudaOptions options;
   if (path != "auto") options.decode_matmul = DecodeMatmul::kStreaming;
   if (path == "cublaslt") options.decode_matmul = DecodeMatmul::kCublasLt;
   if (path == "nopdl") options.programmatic_launch = false;
-  return options;
-}
-
-Options parse(int argc, char** argv) {
-  Options options;
-  for (int i = 1; i + 1 < argc; i += 2) {
-    const std::string name = argv[i], value = argv[i + 1];
-    if (name == "--tp")
-      options.tensor_parallel = numbers(value);
-    else if (name == "--batch")
-      options.batches = numbers(value);
-    else if (name == "--context")
-      options.contexts = numbers(value);
-    else if (name == "--paths")
-      options.paths = split(value);
-    else
-      throw ConfigError("unknown option " + name + ": see the first lines of decode_bench.cc");
-  }
   return options;
 }
 
@@ -93,26 +70,22 @@ void run_batch(Context<Cuda>& ctx, const std::string& path, Model& model, Batch&
 }
 
 void run(int argc, char** argv) {
-  const Options options = parse(argc, argv);
+  DecodeCases cases{{1, 2, 4, 8}, {1, 4, 32}, {128, 1024}};
+  std::vector<std::string> paths{"auto", "streaming", "cublaslt"};
+  cases.parse(argc, argv, "decode_bench.cc",
+              [&](const std::string& name, const std::string& value) {
+                if (name == "--paths") paths = split(value);
+                return name == "--paths";
+              });
   std::vector<std::unique_ptr<Context<Cuda>>> contexts;
-  for (const std::string& path : options.paths)
+  for (const std::string& path : paths)
     contexts.push_back(std::make_unique<Context<Cuda>>(options_of(path)));
-  Context<Cuda>& first = *contexts.front();
-  const RandomSource random(first);
   Report report("decode_kernels", argc, argv);
-  for (const int tensor_parallel : options.tensor_parallel) {
-    ShardSizes sizes;
-    sizes.tensor_parallel = tensor_parallel;
-    Model model(first, random, sizes);
-    for (const int rows : options.batches)
-      for (const int context : options.contexts) {
-        Batch batch(first, random, sizes, rows, context);
-        first.compute().synchronize();
-        for (std::size_t i = 0; i < contexts.size(); ++i)
-          run_batch(*contexts[i], options.paths[i], model, batch, report,
-                    context == options.contexts.front(), i == 0);
-      }
-  }
+  cases.for_each(*contexts.front(), ShardSizes{}.layers, [&](Model& model, Batch& batch) {
+    for (std::size_t i = 0; i < contexts.size(); ++i)
+      run_batch(*contexts[i], paths[i], model, batch, report,
+                batch.context == cases.contexts.front(), i == 0);
+  });
   report.print();
 }
 

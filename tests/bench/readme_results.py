@@ -73,11 +73,9 @@ def decode_attention(documents):
     """A layer with attention less one without, and the bandwidth of attention alone."""
     out = []
     for document in of_bench(documents, "decode_attention"):
-        cases = {}
-        for row in document["rows"]:
-            cases.setdefault(row["case"].replace(" attend", ""), {})[row["metric"]] = row
-        rows = [[case, number(found["added_us"]["value"]), number(found["gb_per_s"]["value"]),
-                 percent(found["gb_per_s"]["share"])] for case, found in cases.items()]
+        rows = [[case.removesuffix(" attend"), number(found["added_us"]["value"]),
+                 number(found["gb_per_s"]["value"]), percent(found["gb_per_s"]["share"])]
+                for case, found in by_case(document).items()]
         out += section("Decode attention: what it adds to a layer, and its bandwidth", document,
                        ["case", "us a layer", "GB/s alone", "of read bandwidth"], rows)
     return out
@@ -86,13 +84,10 @@ def decode_attention(documents):
 def mixed(documents):
     out = []
     for document in of_bench(documents, "mixed"):
-        cases = {}
-        for row in document["rows"]:
-            cases.setdefault(row["case"], {})[row["metric"]] = row["value"]
-        rows = [[case, number(found["tpot_p99_before_ms"]), number(found["tpot_p99_during_ms"]),
-                 number(found["tpot_ratio"]), number(found["ttft_alone_ms"]),
-                 number(found["ttft_mixed_ms"]), number(found["ttft_ratio"])]
-                for case, found in cases.items()]
+        rows = [[case, *(number(found[metric]["value"]) for metric in
+                         ("tpot_p99_before_ms", "tpot_p99_during_ms", "tpot_ratio",
+                          "ttft_alone_ms", "ttft_mixed_ms", "ttft_ratio"))]
+                for case, found in by_case(document).items()]
         out += section("A long prompt beside answers that are being written", document,
                        ["case", "p99 TPOT ms before", "beside it", "ratio", "TTFT ms alone",
                         "beside answers", "ratio"], rows)
