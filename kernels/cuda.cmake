@@ -10,6 +10,7 @@ target_sources(tandem_kernels PRIVATE
   cuda/attend_decode.cu
   cuda/attend_prefill.cu
   cuda/attend_prefill_mma.cu
+  cuda/cold_timer.cc
   cuda/cublas_check.cc
   cuda/cublaslt_plan.cc
   cuda/decode_choice.cc

@@ -5,18 +5,14 @@
 #include <cctype>
 #include <cstring>
 #include <limits>
-#include <vector>
 
+#include "kernels/cuda/cold_timer.h"
 #include "kernels/cuda/gemv.h"
-#include "kernels/device/cuda/event.h"
-#include "kernels/device/log.h"
 #include "kernels/linear.h"
 
 namespace tandem::kernels {
 namespace {
 
-constexpr std::int64_t kFlushBytes = std::int64_t{128} << 20;  // More than the 60 MB L2 of an H200.
-constexpr int kTimedRuns = 5;
 constexpr std::int64_t kMaxEnlargedRows = 4096;  // above, a bucket's m are alike, and large
 constexpr std::size_t kMaxPlans = 8192;  // Prefill lengths vary freely; forget all beyond this.
 
@@ -157,34 +153,17 @@ cublasLtMatmulAlgo_t CublasLt::fastest(Context<Cuda>& ctx, const MatmulShape& sh
   const CublasLtPlan plan(shape);
   const auto candidates = plan.candidates(handle_);
   cublasLtMatmulAlgo_t best = candidates.front().algo;
-  const Temporary flush = ctx.temporary(static_cast<std::size_t>(kFlushBytes));
+  ColdTimer timer(ctx);
   float best_us = std::numeric_limits<float>::max();
   for (const auto& candidate : candidates) {
     if (candidate.state != CUBLAS_STATUS_SUCCESS) continue;
-    const float us = time_us(ctx, plan, operands, candidate.algo, flush.as<void>());
-    if (us >= best_us) continue;
-    best_us = us;
+    const auto us = timer.median_us(
+        [&] { return enqueue(ctx, plan, operands, candidate.algo) == CUBLAS_STATUS_SUCCESS; });
+    if (!us || *us >= best_us) continue;
+    best_us = *us;
     best = candidate.algo;
   }
   return best;
-}
-
-/// Median time of one algorithm with a cold L2, as in a real step: weights arrive from memory.
-float CublasLt::time_us(Context<Cuda>& ctx, const CublasLtPlan& plan, const Operands& operands,
-                        const cublasLtMatmulAlgo_t& algorithm, void* flush) {
-  std::vector<float> times;
-  Event<Cuda> start(true), stop(true);
-  for (int run = 0; run <= kTimedRuns; ++run) {  // Run 0 warms up: its time is not kept.
-    fill_zero(ctx, flush, kFlushBytes);
-    start.record(ctx.compute());
-    if (enqueue(ctx, plan, operands, algorithm) != CUBLAS_STATUS_SUCCESS)
-      return std::numeric_limits<float>::max();
-    stop.record(ctx.compute());
-    stop.synchronize();
-    if (run > 0) times.push_back(stop.milliseconds_since(start) * 1000.0f);
-  }
-  std::nth_element(times.begin(), times.begin() + kTimedRuns / 2, times.end());
-  return times[kTimedRuns / 2];
 }
 
 template <typename T, typename Out>

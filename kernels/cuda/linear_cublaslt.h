@@ -52,8 +52,6 @@ class CublasLt {
   /// Of the candidates for a shape, the fastest on the operands.
   cublasLtMatmulAlgo_t fastest(Context<Cuda>& ctx, const MatmulShape& shape,
                                const Operands& operands);
-  float time_us(Context<Cuda>& ctx, const CublasLtPlan& plan, const Operands& operands,
-                const cublasLtMatmulAlgo_t& algorithm, void* flush);
   cublasStatus_t enqueue(Context<Cuda>& ctx, const CublasLtPlan& plan, const Operands& operands,
                          const cublasLtMatmulAlgo_t& algorithm);
 
