@@ -5,6 +5,7 @@
 // MPI, no device, no thread of its own; one caller.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -31,6 +32,12 @@ struct SchedulerStats {
 /// ConfigError when the request can never run: a prompt longer than the context, more chunks than
 /// the cache, too many stop ids. Does not look at vocabulary (`SamplingParams::validate` does).
 void check_request(const Request& request, const SchedulerConfig& config);
+
+/// Prompt tokens without a context that a step of `mixed_step_tokens` rows takes beside `decode`
+/// rows.
+inline std::int32_t mixed_prompt_tokens(std::int32_t mixed_step_tokens, std::int32_t decode) {
+  return std::max({mixed_step_tokens - decode, mixed_step_tokens / 4, 1});
+}
 
 class Scheduler {
  public:

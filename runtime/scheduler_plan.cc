@@ -47,7 +47,7 @@ void Scheduler::Impl::limit_prefill(const BatchPlan& plan) {
   const std::int32_t rows = config.limits.mixed_step_tokens;
   const auto decode = static_cast<std::int32_t>(plan.decode_slots.size());
   work_left.reset();
-  if (rows > 0 && decode > 0) work_left = std::max({rows - decode, rows / 4, 1});
+  if (rows > 0 && decode > 0) work_left = mixed_prompt_tokens(rows, decode);
 }
 
 double Scheduler::Impl::token_work(std::int32_t position) const {

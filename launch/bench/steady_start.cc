@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "runtime/scheduler.h"
+
 namespace tandem::launch {
 
 std::vector<std::int32_t> steady_start(std::span<const BenchRequest> first,
@@ -20,7 +22,7 @@ std::vector<std::int32_t> steady_start(std::span<const BenchRequest> first,
     const auto decoding = static_cast<std::int32_t>(i);
     std::int32_t rows = step_tokens - decoding;
     if (mixed_step_tokens > 0 && decoding > 0)
-      rows = std::min(rows, std::max(mixed_step_tokens - decoding, mixed_step_tokens / 4));
+      rows = std::min(rows, runtime::mixed_prompt_tokens(mixed_step_tokens, decoding));
     steps += static_cast<double>(request.input + request.output - left[i]) / std::max(rows, 1);
   }
   return left;
