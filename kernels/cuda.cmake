@@ -37,6 +37,7 @@ target_sources(tandem_kernels PRIVATE
   cuda/step.cu
   cuda/sum_add_norm.cu
   cuda/tensor_map.cc
+  cuda/tuning_file.cc
   device/cuda/annotate.cc
   device/cuda/buffer.cc
   device/cuda/check.cc
@@ -49,4 +50,13 @@ target_sources(tandem_kernels PRIVATE
   device/cuda/stamps.cc
   device/cuda/stream.cc
 )
+# Names the kernels of this build, for times that are kept (cuda/decode_choice.h).
+set(revision ${CMAKE_BINARY_DIR}/generated/kernels/cuda_revision.inc)
+set(revision_script ${CMAKE_CURRENT_SOURCE_DIR}/cuda_revision.cmake)
+file(GLOB revision_sources CONFIGURE_DEPENDS cuda/*.cc cuda/*.cu* cuda/*.h device/cuda/*.cuh)
+add_custom_command(OUTPUT ${revision} DEPENDS ${revision_sources} ${revision_script} VERBATIM
+  COMMAND ${CMAKE_COMMAND} -DFOLDER=${CMAKE_CURRENT_SOURCE_DIR} -DOUTPUT=${revision}
+    "-DCOMPILER=${CMAKE_CUDA_COMPILER_VERSION} ${CMAKE_CUDA_FLAGS}" -P ${revision_script})
+target_sources(tandem_kernels PRIVATE ${revision})
+target_include_directories(tandem_kernels PRIVATE ${CMAKE_BINARY_DIR}/generated)
 target_link_libraries(tandem_kernels PUBLIC CUDA::cudart_static CUDA::cublasLt)

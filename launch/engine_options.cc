@@ -58,8 +58,8 @@ void EngineOptions::add_to(po::options_description& options) {
       "measures from how many tokens on it pays")(
       "decode-matmul", po::value(&decode_matmul)->default_value(decode_matmul),
       "auto | streaming | cublaslt: who multiplies the rows of decode on a GPU: streaming takes up "
-      "to 64, auto times both up to 8")("verbose,v", po::bool_switch(&verbose),
-                                        "log what happens on every rank");
+      "to 64, auto the faster for each shape, timed once and kept")(
+      "verbose,v", po::bool_switch(&verbose), "log what happens on every rank");
   options.add(model_options);
 }
 

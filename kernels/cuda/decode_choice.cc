@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "kernels/cuda/decode_choice.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "kernels/cuda/cold_timer.h"
@@ -11,6 +12,8 @@
 namespace tandem::kernels {
 namespace {
 
+#include "kernels/cuda_revision.inc"
+
 constexpr std::int64_t kUntimedRows = 2;  // up to these the streaming kernel is taken untimed
 
 /// What it is worth that the next kernel is part of this one, as seen in chains of a layer: logits
@@ -20,13 +23,24 @@ float fused_gain_us(const MatmulShape& shape) {
   return shape.out == DType::kF32 || shape.m > 32 ? 0.0f : 3.0f;
 }
 
+std::uint64_t nanoseconds(float us) {
+  return static_cast<std::uint64_t>(std::llround(double{us} * 1000));
+}
+
 }  // namespace
+
+const char* cuda_revision() { return kCudaRevision; }
+
+std::optional<bool> DecodeChoice::kept(const MatmulShape& shape) const {
+  const auto times = times_.find(shape);
+  if (!times) return std::nullopt;
+  const auto [own, library] = *times;
+  return own > 0 && own <= library + nanoseconds(fused_gain_us(shape));
+}
 
 bool DecodeChoice::streaming(Context<Cuda>& ctx, bool tuning, const MatmulShape& shape,
                              const void* x, const void* w, void* y) {
-  MatmulShape bucket = shape;
-  bucket.m = m_bucket(shape.m);
-  if (const auto found = chosen_.find(bucket); found != chosen_.end()) return found->second;
+  if (const auto choice = kept(shape)) return *choice;
   if (!tuning || ctx.compute().capturing()) return shape.m <= kUntimedRows;
   ColdTimer timer(ctx);
   const auto library = timer.median_us([&] {
@@ -34,10 +48,13 @@ bool DecodeChoice::streaming(Context<Cuda>& ctx, bool tuning, const MatmulShape&
     return true;
   });
   const auto own = timer.median_us([&] { return launch_streaming(ctx, shape, x, w, y); });
-  const bool choice = own && *own <= *library + fused_gain_us(shape);
   log_debug("matmul m ", shape.m, " n ", shape.n, " k ", shape.k, ": streaming ", own.value_or(NAN),
             " us, cuBLASLt ", *library, " us");
-  return chosen_.emplace(bucket, choice).first->second;
+  times_.insert(shape,
+                {own ? std::max<std::uint64_t>(nanoseconds(*own), 1) : 0, nanoseconds(*library)});
+  times_.save();
+  ++num_timed_;
+  return *kept(shape);
 }
 
 }  // namespace tandem::kernels

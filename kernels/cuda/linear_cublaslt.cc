@@ -2,12 +2,12 @@
 #include "kernels/cuda/linear_cublaslt.h"
 
 #include <algorithm>
-#include <cctype>
 #include <cstring>
 #include <limits>
 
 #include "kernels/cuda/cold_timer.h"
 #include "kernels/cuda/gemv.h"
+#include "kernels/cuda/tuning_file.h"
 #include "kernels/linear.h"
 
 namespace tandem::kernels {
@@ -15,18 +15,6 @@ namespace {
 
 constexpr std::int64_t kMaxEnlargedRows = 4096;  // above, a bucket's m are alike, and large
 constexpr std::size_t kMaxPlans = 8192;  // Prefill lengths vary freely; forget all beyond this.
-
-std::filesystem::path cache_file(const CudaOptions& options) {
-  cudaDeviceProp prop{};
-  TANDEM_CHECK(cudaGetDeviceProperties(&prop, options.device));
-  std::string gpu = prop.name;
-  for (char& c : gpu)
-    if (std::isalnum(static_cast<unsigned char>(c)) == 0) c = '-';
-  const std::filesystem::path folder = options.tuning_cache_folder.empty()
-                                           ? default_cache_folder()
-                                           : std::filesystem::path(options.tuning_cache_folder);
-  return folder / concat("matmul-v3-", gpu, "-cublaslt-", cublasLtGetVersion(), ".txt");
-}
 
 /// Largest power of two, at most 16, that divides all three addresses.
 std::int32_t alignment_of(const void* x, const void* w, const void* y) {
@@ -74,7 +62,9 @@ struct CublasLt::Enlarged {
 };
 
 CublasLt::CublasLt(const CudaOptions& options)
-    : workspace_(CublasLtPlan::kWorkspaceBytes), cache_(cache_file(options)) {
+    : workspace_(CublasLtPlan::kWorkspaceBytes),
+      cache_(tuning_file(options, "cublaslt", "")),
+      decode_choice_(tuning_file(options, "decode", cuda_revision())) {
   TANDEM_CHECK(cublasLtCreate(&handle_));
 }
 
@@ -125,7 +115,7 @@ CublasLtPlan& CublasLt::plan_for(Context<Cuda>& ctx, const MatmulShape& shape,
 
 void CublasLt::choose_algorithm(Context<Cuda>& ctx, const MatmulShape& shape,
                                 const Operands& operands, CublasLtPlan& plan) {
-  static_assert(sizeof(cublasLtMatmulAlgo_t) == sizeof(MatmulCache::Algorithm));
+  static_assert(sizeof(cublasLtMatmulAlgo_t) == sizeof(AlgorithmCache::Words));
   const auto cached = cache_.find(shape);
   if (cached) {
     std::memcpy(&plan.algorithm, cached->data(), sizeof plan.algorithm);
@@ -135,7 +125,7 @@ void CublasLt::choose_algorithm(Context<Cuda>& ctx, const MatmulShape& shape,
     plan.algorithm = large.m == shape.m
                          ? fastest(ctx, shape, operands)
                          : fastest(ctx, large, Enlarged(ctx, shape, large, operands).operands);
-    MatmulCache::Algorithm bytes{};
+    AlgorithmCache::Words bytes{};
     std::memcpy(bytes.data(), &plan.algorithm, sizeof plan.algorithm);
     cache_.insert(shape, bytes);
     cache_.save();

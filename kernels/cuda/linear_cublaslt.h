@@ -16,6 +16,9 @@
 
 namespace tandem::kernels {
 
+/// An algorithm's 64 bytes mean something to one version of the library only.
+using AlgorithmCache = MatmulCache<8>;
+
 class CublasLt {
  public:
   explicit CublasLt(const CudaOptions& options);
@@ -42,6 +45,7 @@ class CublasLt {
   /// SMs later matmuls should fill, so that a communication kernel beside them finds room; 0: all.
   void set_sm_target(int sms) { sm_target_ = sms; }
   int num_tuned() const { return num_tuned_; }  ///< Shapes timed in this process.
+  int num_choices_timed() const { return decode_choice_.num_timed(); }
 
  private:
   struct Operands;
@@ -57,7 +61,7 @@ class CublasLt {
 
   cublasLtHandle_t handle_ = nullptr;
   Buffer<std::byte, Cuda> workspace_;
-  MatmulCache cache_;
+  AlgorithmCache cache_;
   std::map<MatmulShape, std::unique_ptr<CublasLtPlan>> plans_;
   DecodeChoice decode_choice_;
   bool tuning_ = true;

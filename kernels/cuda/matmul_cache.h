@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which cuBLASLt algorithm was fastest for a shape, kept in a text file so that the next start
-// need not time again. One file per GPU name and cuBLASLt version: an algorithm's 64 bytes mean
-// something to that library version only. A damaged line is skipped; a file that cannot be written
-// costs a warning. Used from the step thread; ranks of a host may share the file.
+// What was timed for the shapes of matmuls, kept in a text file so that the next start need not
+// time again. The file's first line says what the times are of (`TuningFile`); a file of another
+// line, and a damaged one, is ignored as a whole, with one line in the log, and replaced. A file
+// that cannot be written costs one warning. Used from the step thread; many ranks of a host, and
+// hosts that share a home, may share the file: nothing that one of them kept is lost.
 #pragma once
 
 #include <array>
@@ -33,26 +34,42 @@ struct MatmulShape {
 /// other has more tiles.
 std::int64_t m_bucket(std::int64_t m);
 
+/// Where times are kept, and what they are of.
+struct TuningFile {
+  std::filesystem::path path;
+  std::string identity;  ///< One line.
+};
+
+/// `kWords` numbers for each shape.
+template <std::size_t kWords>
 class MatmulCache {
  public:
-  using Algorithm = std::array<std::uint64_t, 8>;
+  using Words = std::array<std::uint64_t, kWords>;
 
-  /// Reads `file` when it exists.
-  explicit MatmulCache(std::filesystem::path file);
+  /// Reads the file when it exists.
+  explicit MatmulCache(TuningFile file);
 
-  std::optional<Algorithm> find(const MatmulShape& shape) const;
-  void insert(const MatmulShape& shape, const Algorithm& algorithm);
+  std::optional<Words> find(const MatmulShape& shape) const;
+  void insert(const MatmulShape& shape, const Words& words);
   /// Adds what other ranks wrote meanwhile and replaces the file in one step; nothing to do when
   /// nothing was inserted.
   void save();
   std::size_t size() const { return entries_.size(); }
 
  private:
-  void read();
-  std::filesystem::path file_;
-  std::map<MatmulShape, Algorithm> entries_;
-  bool dirty_ = false;
+  using Entries = std::map<MatmulShape, Words>;
+  /// Nothing when the file is absent; when it is no good, `problem` says why.
+  std::optional<Entries> read(std::string& problem) const;
+  /// Empty, or what went wrong.
+  std::string write() const;
+
+  TuningFile file_;
+  Entries entries_;
+  bool dirty_ = false, warned_ = false;
 };
+
+extern template class MatmulCache<2>;
+extern template class MatmulCache<8>;
 
 /// $XDG_CACHE_HOME/tandem, else ~/.cache/tandem, else the system's temporary folder.
 std::filesystem::path default_cache_folder();

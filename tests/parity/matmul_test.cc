@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// Matmuls, by cuBLASLt alone and with the decode kernels, against plain sums on the host, and the
-// file of timed algorithms.
+// Matmuls, by cuBLASLt alone and with the decode kernels, against plain sums on the host. What
+// was timed is kept for the next context.
 #include <cmath>
 #include <filesystem>
-#include <fstream>
 
+#include "kernels/cuda/gemv.h"
 #include "kernels/cuda/linear_cublaslt.h"
 #include "kernels/device/cuda/graph.h"
 #include "kernels/linear.h"
@@ -192,41 +192,30 @@ TEST_F(Matmul, NeverTimesInACapture) {
   EXPECT_EQ(std::memcmp(a.data(), b.data(), 512), 0);
 }
 
-TEST(MatmulCache, KeepsEntriesAndSkipsDamagedLines) {
+TEST_F(Matmul, KeepsWhichKernelMultipliesFewRows) {
   const CacheFolder folder;
-  const std::filesystem::path file = folder.path / "matmul.txt";
-  MatmulShape shape;
-  shape.m = 3;
-  shape.n = 64;
-  shape.k = 128;
-  shape.in = DType::kBF16;
-  const MatmulCache::Algorithm algorithm{1, 0xffffffffffffffffu, 3, 4, 5, 6, 7, 8};
-  {
-    MatmulCache cache(file);
-    EXPECT_FALSE(cache.find(shape).has_value());
-    cache.insert(shape, algorithm);
-    cache.save();
-  }
-  std::ofstream(file, std::ios::app) << "4 64 128 broken\n1 2 3\n\n";
-  MatmulCache cache(file);
-  EXPECT_EQ(cache.size(), 1u);
-  shape.m = 4;  // The same bucket.
-  ASSERT_TRUE(cache.find(shape).has_value());
-  EXPECT_EQ(*cache.find(shape), algorithm);
-  shape.m = 5;
-  EXPECT_FALSE(cache.find(shape).has_value());
-}
-
-TEST(MatmulCache, BucketsGrowWithM) {
-  std::int64_t last = 0;
-  for (std::int64_t m = 1; m < 40000; ++m) {
-    EXPECT_GE(m_bucket(m), last);
-    last = m_bucket(m);
-    if (m <= 16384) {
-      EXPECT_GE(last, m);
-    }
-  }
-  EXPECT_EQ(last, 16384);
+  const auto x = make<BFloat16>(64 * 1024, 1), w = make<BFloat16>(512 * 1024, 2);
+  const std::vector<std::int64_t> rows{1, 4, 8, 16, 33, 64};
+  const auto choices = [&](Context<Cuda>& ctx) {
+    const auto x_device = upload(ctx, x), w_device = upload(ctx, w);
+    const auto y = poisoned<BFloat16>(ctx, 64 * 512);
+    std::vector<bool> streaming;
+    for (const std::int64_t m : rows)
+      streaming.push_back(streams_weights(
+          ctx,
+          matmul_shape(TensorView<const BFloat16, Cuda>(x_device.data(), m, 1024), y.view(m, 512)),
+          x_device.data(), w_device.data(), y.data()));
+    return streaming;
+  };
+  Context<Cuda> first(folder.options(DecodeMatmul::kAuto));
+  const auto chosen = choices(first);
+  EXPECT_EQ(first.cublaslt().num_choices_timed(), static_cast<int>(rows.size()));
+  EXPECT_EQ(choices(first), chosen);
+  EXPECT_EQ(first.cublaslt().num_choices_timed(), static_cast<int>(rows.size()));
+  Context<Cuda> second(folder.options(DecodeMatmul::kAuto));
+  EXPECT_EQ(choices(second), chosen);
+  EXPECT_EQ(second.cublaslt().num_choices_timed(), 0);
+  EXPECT_EQ(second.cublaslt().num_tuned(), 0);
 }
 
 }  // namespace

@@ -21,8 +21,8 @@ namespace kernels {
 class CublasLt;
 }  // namespace kernels
 
-/// Who multiplies few rows: up to 8 whichever of the two is faster for the shape and cuBLASLt more,
-/// Tandem's kernels wherever they can (up to 64 rows), or cuBLASLt always.
+/// Who multiplies few rows: whichever of the two is faster for the shape, Tandem's kernels wherever
+/// they can (up to 64 rows), or cuBLASLt always.
 enum class DecodeMatmul { kAuto, kStreaming, kCublasLt };
 
 struct CudaOptions {
