@@ -145,6 +145,7 @@ int run_bench_throughput(Ranks& ranks, const std::vector<std::string>& arguments
   if (left_out > 0)
     std::fprintf(stderr, "%lld requests are longer than --max-model-len %d and were left out\n",
                  static_cast<long long>(left_out), config.max_model_len);
+  ranks.watchdog.progress().enter(comm::StageKind::kLoad, "making up requests");
   ProgressLine progress(ProgressLine::automatic(ranks.session.under_launcher()));
   EngineLoad load(
       loop, workload, PromptMaker(source.config.vocab_size, options->workload.seed),

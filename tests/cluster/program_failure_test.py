@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The real program on two virtual hosts: a rank killed in the middle of its work, and one killed
-while the server is idle, end the job with rank, host and stage named."""
+"""The real program on two virtual hosts: a rank killed in the middle of its work, one killed while
+rows are exchanged, and one killed while the server is idle, end the job with rank, host and stage
+named."""
 import os
 import pathlib
+import re
 import signal
 import sys
 import time
@@ -46,6 +48,14 @@ class ProgramFailure(unittest.TestCase):
         text = self.kill_rank_1(
             ["generate", *SMALL, *prompts, "--ignore-eos", "--max-tokens", "230", "--log-rank", "all",
              "--max-num-seqs", "4"], lambda output: len(output) > 100)
+        self.assertRegex(text, r"rank 1 \(host HOST\) ended unexpectedly, last seen in step \d+, ")
+        self.assertRegex(text, r"; rank 0 in step \d+, [a-z -]+")
+
+    def test_killed_while_rows_are_exchanged(self):
+        text = self.kill_rank_1(
+            ["bench", "throughput", *SMALL, "--steady-state", "--max-concurrency", "4", "--duration",
+             "600", "--input-len", "200", "--output-len", "1", "--overlap", "on"],
+            lambda output: re.search(r"requests (ended|have begun)", output))
         self.assertRegex(text, r"rank 1 \(host HOST\) ended unexpectedly, last seen in step \d+, ")
         self.assertRegex(text, r"; rank 0 in step \d+, [a-z -]+")
 
