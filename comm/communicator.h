@@ -6,9 +6,11 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 
 #include "comm/control_plane.h"
 #include "comm/shared_board.h"
+#include "comm/verdict.h"
 #include "kernels/add_norm.h"
 #include "kernels/device/buffer.h"
 #include "kernels/device/recorder.h"
@@ -69,6 +71,7 @@ class Communicator<Cpu> {
   /// For devices whose work goes on beside the host's. MPI reports errors where they happen.
   void raise_error() noexcept {}
   std::string async_error() const { return {}; }
+  std::optional<DevicePosition> position() const { return std::nullopt; }
 
  private:
   MPI_Comm comm_ = MPI_COMM_NULL;

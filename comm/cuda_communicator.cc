@@ -288,6 +288,11 @@ void Communicator<Cuda>::raise_error() noexcept {
   if (peers_ != nullptr) peers_->raise_error();
 }
 
+std::optional<DevicePosition> Communicator<Cuda>::position() const {
+  if (peers_ == nullptr) return std::nullopt;
+  return peers_->position();
+}
+
 std::string Communicator<Cuda>::async_error() const {
   if (size() == 1) return {};
   const std::string decode = decode_->async_error();

@@ -91,6 +91,8 @@ class Communicator<Cuda> {
   void raise_error() noexcept;
   /// Empty, or what went wrong in a collective that was enqueued earlier.
   std::string async_error() const;
+  /// How far this rank's kernels have come; nothing without peer memory, as NCCL does not tell.
+  std::optional<DevicePosition> position() const;
 
  private:
   std::optional<kernels::PeerAlgorithm> algorithm_for(const AllReduceTable& table,

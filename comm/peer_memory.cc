@@ -14,6 +14,8 @@ namespace {
 using kernels::kPeerBlocks;
 using kernels::kPeerFamilies;
 
+constexpr int kPositionWords = 10;
+
 /// Zeroed and complete before its handle leaves this process.
 std::shared_ptr<void> allocate_workspace(std::int64_t size_bytes) {
   std::shared_ptr<void> memory(allocate(Cuda{}, static_cast<std::size_t>(size_bytes)),
@@ -95,6 +97,7 @@ PeerMemory::PeerMemory(int rank, SharedMapping mapping)
   TANDEM_CHECK(cudaDeviceSynchronize());
   TANDEM_CHECK(cudaStreamCreateWithFlags(&error_stream_, cudaStreamNonBlocking));
   one_[0] = 1;
+  reader_ = std::make_unique<DeviceReader>(device_, kPositionWords);
   view_.rank = rank;
   view_.size = static_cast<int>(mapping_.peers.size());
   for (int r = 0; r < view_.size; ++r) view_.peers[r] = mapping_.peers[static_cast<std::size_t>(r)];
@@ -121,6 +124,33 @@ bool PeerMemory::failed() {
       cudaMemcpyAsync(&word, view_.error_word, sizeof word, cudaMemcpyDeviceToHost, error_stream_));
   TANDEM_CHECK(cudaStreamSynchronize(error_stream_));
   return word != 0;
+}
+
+/// Block 0 takes part in every call, and what it sends first carries the number of the call.
+DevicePosition PeerMemory::position() const {
+  const kernels::PeerLayout layout{view_.size};
+  const std::byte* next = view_.peers[(view_.rank + 1) % view_.size];
+  const auto epoch = [&](kernels::PeerFamily family) {
+    return view_.epochs + static_cast<int>(family) * kPeerBlocks;
+  };
+  const auto flag = [&](std::int64_t set) { return next + layout.flag(set, 0, view_.rank); };
+  // Number of the call in the upper half of an 8-byte word; halves take turns.
+  constexpr std::int64_t kMark = 4;
+  for (const std::int64_t half : {0, 1}) {
+    reader_->add(next + layout.push(half, view_.rank, 0) + kMark);
+    reader_->add(next + layout.sums(half, view_.rank) + kMark);
+  }
+  reader_->add(flag(0));
+  reader_->add(flag(1));
+  for (int family = 0; family < kPeerFamilies; ++family)
+    reader_->add(epoch(static_cast<kernels::PeerFamily>(family)));
+  reader_->add(view_.sums_epochs);
+  const auto words = reader_->read();
+  const auto later = [](std::uint32_t a, std::uint32_t b) {
+    return static_cast<std::int32_t>(a - b) > 0 ? a : b;
+  };
+  return {later(words[0], words[2]) + later(words[1], words[3]) + words[4] + words[5],
+          words[6] + words[7] + words[8] + words[9]};
 }
 
 std::vector<std::unique_ptr<PeerMemory>> local_peers(int size) {

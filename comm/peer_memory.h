@@ -12,7 +12,9 @@
 #include <vector>
 
 #include "comm/control_plane.h"
+#include "comm/device_reader.h"
 #include "comm/nccl_comm.h"
+#include "comm/verdict.h"
 #include "kernels/cuda/peer_view.h"
 #include "kernels/device/cuda/context.h"
 #include "kernels/device/host_buffer.h"
@@ -55,6 +57,10 @@ class PeerMemory {
   void raise_error() noexcept;
   /// The error word; waits for the copy only.
   bool failed();
+  /// How far this rank's kernels have come: from their counters, and from what they wrote to the
+  /// next rank. Waits for copies of a few words, which kernels that hold all SMs do not keep. One
+  /// thread at a time.
+  DevicePosition position() const;
 
  private:
   SharedMapping mapping_;
@@ -62,6 +68,7 @@ class PeerMemory {
   HostBuffer<std::uint32_t, Cuda> one_;
   int device_ = 0;
   cudaStream_t error_stream_ = nullptr;
+  std::unique_ptr<DeviceReader> reader_;
   kernels::PeerView view_;
 };
 

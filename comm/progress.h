@@ -14,6 +14,7 @@ namespace tandem::comm {
 enum class StageKind : int {
   kLoad,        ///< Start-up work: long deadline.
   kStep,        ///< Work of a step.
+  kDevice,      ///< Waiting for the device, whose work may wait for other ranks' devices.
   kCollective,  ///< Waiting for other ranks: they are to blame first.
   kIdle,        ///< Nothing to do: no deadline.
 };

@@ -58,6 +58,9 @@ class RowExchange<Cpu> {
   void reduce_add_norm(Context<Cpu>& ctx, TensorView<T, Cpu> partial,
                        const kernels::AddNormArgs<T, Cpu>& args, const ExchangeParts& parts);
 
+  /// Halves of exchanges that a device has begun on its own.
+  std::uint32_t exchanges() const { return 0; }
+
  private:
   template <typename T>
   void gather_rows(Context<Cpu>& ctx, const TensorView<T, Cpu>& rows);

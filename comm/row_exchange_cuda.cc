@@ -65,7 +65,8 @@ RowExchange<Cuda>::RowExchange(Context<Cuda>& ctx, ControlPlane& control, const 
       rows_(rows),
       staging_(std::move(staging)),
       residuals_(std::move(residuals)),
-      normeds_(std::move(normeds)) {}
+      normeds_(std::move(normeds)),
+      reader_(std::make_unique<DeviceReader>(ctx.device(), kPhases)) {}
 
 RowExchange<Cuda>::~RowExchange() {
   // A peer may still be writing here. After a failure nobody is waited for.
@@ -110,6 +111,14 @@ void RowExchange<Cuda>::wait(Phase phase) {
           stream_.handle(),
           address(flags + (static_cast<std::int64_t>(phase) * kernels::kMaxPeers + r) * 4), calls_,
           CU_STREAM_WAIT_VALUE_GEQ));
+}
+
+std::uint32_t RowExchange<Cuda>::exchanges() const {
+  const std::byte* neighbour = staging_.peers[static_cast<std::size_t>((rank() + 1) % size())];
+  for (int phase = 0; phase < kPhases; ++phase)
+    reader_->add(neighbour + (phase * kernels::kMaxPeers + rank()) * 4);
+  const auto told = reader_->read();
+  return told[0] + told[1];
 }
 
 /// One landing place per source is enough: this rank sends call k + 1 after all ranks told that

@@ -42,6 +42,10 @@ class RowExchange<Cuda> {
   void reduce_add_norm(Context<Cuda>& ctx, TensorView<T, Cuda> partial,
                        const kernels::AddNormArgs<T, Cuda>& args, const ExchangeParts& parts);
 
+  /// Halves of exchanges that this rank's device has begun, from what it told its neighbour. Waits
+  /// for the copy of two words. Any thread.
+  std::uint32_t exchanges() const;
+
  private:
   enum class Phase : std::int64_t { kScattered, kGathered };
   static constexpr int kPhases = 2;
@@ -65,6 +69,7 @@ class RowExchange<Cuda> {
   ExchangedRows rows_;
   std::uint32_t calls_ = 0;
   SharedMapping staging_, residuals_, normeds_;
+  std::unique_ptr<DeviceReader> reader_;
 };
 
 }  // namespace tandem::comm

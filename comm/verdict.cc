@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <iterator>
 
 #include "kernels/device/error.h"
 
@@ -28,6 +29,7 @@ double deadline_of(const RankState& rank, const Deadlines& deadlines) {
     case StageKind::kLoad:
       return deadlines.load_s;
     case StageKind::kStep:
+    case StageKind::kDevice:
     case StageKind::kCollective:
       return deadlines.step_s;
     case StageKind::kIdle:
@@ -71,11 +73,63 @@ std::string sentence(const std::vector<RankState>& ranks, const std::vector<std:
   return text;
 }
 
+/// More than heartbeats are late: ranks that began to wait together are taken together.
+constexpr double kTogether_s = 1;
+
+/// Those of `which` for which `condition` holds.
+template <typename Condition>
+std::vector<std::size_t> those(const std::vector<std::size_t>& which, Condition condition) {
+  std::vector<std::size_t> found;
+  std::copy_if(which.begin(), which.end(), std::back_inserter(found), condition);
+  return found;
+}
+
+/// What is to be said of ranks that wait for their devices, `devices`, one of them for too long.
+std::string judge_devices(const std::vector<RankState>& ranks,
+                          const std::vector<std::size_t>& devices, const Deadlines& deadlines) {
+  const auto stuck = [](const char* why) {
+    return [why](const RankState& rank) {
+      return concat("made no progress for ", seconds(rank.stage_age_s), " in ", rank.stage, why);
+    };
+  };
+  const auto known = those(devices, [&](std::size_t r) { return ranks[r].position.has_value(); });
+  if (known.empty())
+    return sentence(
+        ranks,
+        those(devices,
+              [&](std::size_t r) { return ranks[r].stage_age_s > deadlines.step_s - kTogether_s; }),
+        stuck(""));
+  // How many collectives a rank is behind the first of `known`; negative: ahead.
+  const auto behind = [&](std::size_t r) {
+    return static_cast<std::int32_t>(ranks[known.front()].position->entered -
+                                     ranks[r].position->entered);
+  };
+  const auto order = [&](std::size_t a, std::size_t b) { return behind(a) < behind(b); };
+  const auto [ahead, last] = std::minmax_element(known.begin(), known.end(), order);
+  if (behind(*ahead) < behind(*last))
+    return sentence(ranks, those(known, [&](std::size_t r) { return behind(r) == behind(*last); }),
+                    stuck(": its device did not come to the collective that others are in"));
+  const auto own = those(
+      known, [&](std::size_t r) { return ranks[r].position->entered == ranks[r].position->left; });
+  if (!own.empty()) return sentence(ranks, own, stuck(": its device is in work of its own"));
+  std::vector<std::size_t> missing;
+  for (std::size_t r = 0; r < ranks.size(); ++r)
+    if (!ranks[r].left && std::find(known.begin(), known.end(), r) == known.end())
+      missing.push_back(r);
+  if (!missing.empty())
+    return sentence(ranks, missing, [&](const RankState& rank) {
+      return concat("is in ", rank.stage,
+                    " and did not come to the collective that devices have waited in for ",
+                    seconds(ranks[known.front()].stage_age_s));
+    });
+  return sentence(ranks, known, stuck(": the devices are all in the same collective"));
+}
+
 }  // namespace
 
 std::optional<std::string> judge(const std::vector<RankState>& ranks, const Deadlines& deadlines) {
-  std::vector<std::size_t> lost, silent, stuck, waiting;
-  bool somebody_works = false;
+  std::vector<std::size_t> lost, silent, stuck, devices, waiting;
+  bool somebody_works = false, host_works = false, device_is_stuck = false;
   for (std::size_t r = 0; r < ranks.size(); ++r) {
     const RankState& rank = ranks[r];
     if (rank.left) continue;
@@ -83,9 +137,13 @@ std::optional<std::string> judge(const std::vector<RankState>& ranks, const Dead
       lost.push_back(r);
     else if (rank.silent_s > deadlines.alive_s)
       silent.push_back(r);
+    const bool device = rank.kind == StageKind::kDevice;
     const bool collective = rank.kind == StageKind::kCollective;
-    if (expired(rank, deadlines)) (collective ? waiting : stuck).push_back(r);
-    somebody_works |= !collective && rank.kind != StageKind::kIdle;
+    if (device) devices.push_back(r);
+    device_is_stuck |= device && expired(rank, deadlines);
+    if (expired(rank, deadlines) && !device) (collective ? waiting : stuck).push_back(r);
+    host_works |= rank.kind == StageKind::kStep || rank.kind == StageKind::kLoad;
+    somebody_works |= device || host_works;
   }
   if (!lost.empty())
     return sentence(ranks, lost, [](const RankState& rank) {
@@ -100,6 +158,8 @@ std::optional<std::string> judge(const std::vector<RankState>& ranks, const Dead
     return sentence(ranks, stuck, [](const RankState& rank) {
       return concat("made no progress for ", seconds(rank.stage_age_s), " in ", rank.stage);
     });
+  // Devices may wait for one to which its host has given nothing yet.
+  if (device_is_stuck && !host_works) return judge_devices(ranks, devices, deadlines);
   if (!waiting.empty() && !somebody_works)
     return sentence(ranks, waiting, [](const RankState& rank) {
       return concat("waited ", seconds(rank.stage_age_s), " in ", rank.stage,

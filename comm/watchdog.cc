@@ -16,6 +16,7 @@
 #include <thread>
 
 #include "comm/launcher_end.h"
+#include "comm/own_stage.h"
 #include "comm/shared_memory_files.h"
 #include "comm/termination_signal.h"
 #include "comm/watchdog_link.h"
@@ -156,6 +157,7 @@ class Watchdog::Impl {
       if (now >= next_beat) {
         if (const std::string error = device_.error(); !error.empty())
           fail_soon(own_failure(error), kBrokenJobExitCode);
+        stage_.update_position(device_, ranks_[index()]);
         send_to_all(FrameType::kBeat, ranks_[index()].stage, 0);
         next_beat = now + kBeatInterval;
       }
@@ -175,7 +177,7 @@ class Watchdog::Impl {
     stopped_for_ = stopped_for;
     woke_at_ = now;
     for (auto& time : heard_) time = now;
-    stage_since_ = now;
+    stage_.begin_anew(now);
     for (RankState& rank : ranks_) rank.stage_age_s = 0;
   }
 
@@ -202,6 +204,8 @@ class Watchdog::Impl {
         rank.kind = frame->kind;
         rank.stage = frame->text.data();
         rank.stage_age_s = frame->stage_age_s;
+        rank.position = std::nullopt;
+        if (frame->has_position != 0) rank.position = frame->position;
       }
       note_connection(r);
     }
@@ -236,16 +240,8 @@ class Watchdog::Impl {
   }
 
   void update_own_stage(Clock::time_point now) {
-    const Stage stage = progress_.read();
-    if (stage.sequence != stage_sequence_) {
-      stage_sequence_ = stage.sequence;
-      stage_since_ = now;
-    }
     heard_[index()] = now;
-    RankState& own = ranks_[index()];
-    own.kind = stage.kind;
-    own.stage = describe(stage);
-    own.stage_age_s = Seconds(now - stage_since_).count();
+    stage_.update(progress_, now, ranks_[index()]);
   }
 
   std::optional<std::string> judge_ranks(Clock::time_point now) {
@@ -270,6 +266,8 @@ class Watchdog::Impl {
     frame.exit_code = exit_code;
     frame.kind = ranks_[index()].kind;
     frame.stage_age_s = ranks_[index()].stage_age_s;
+    frame.has_position = ranks_[index()].position.has_value() ? 1 : 0;
+    frame.position = ranks_[index()].position.value_or(DevicePosition{});
     frame.set_text(text);
     for (Link& link : star_.links) link.send(frame);
   }
@@ -354,8 +352,7 @@ class Watchdog::Impl {
   Progress progress_;
   std::vector<RankState> ranks_;
   std::vector<Clock::time_point> heard_;
-  std::uint64_t stage_sequence_ = 0;
-  Clock::time_point stage_since_ = Clock::now();
+  OwnStage stage_;
   Seconds stopped_for_{0};  ///< The last time this process did not run for long, and its end.
   Clock::time_point woke_at_{};
   Socket wake_;

@@ -12,6 +12,7 @@
 #include "comm/mpi_session.h"
 #include "comm/progress.h"
 #include "comm/socket.h"
+#include "comm/verdict.h"
 
 namespace tandem::comm {
 
@@ -25,7 +26,9 @@ struct Frame {
   std::int32_t exit_code = 0;
   StageKind kind = StageKind::kLoad;
   double stage_age_s = 0;
-  std::array<char, 480> text{};  ///< Stage or sentence, cut to fit, zero-terminated.
+  std::int32_t has_position = 0, unused = 0;
+  DevicePosition position;
+  std::array<char, 464> text{};  ///< Stage or sentence, cut to fit, zero-terminated.
 
   void set_text(const std::string& value);
 };

@@ -15,7 +15,8 @@ constexpr std::chrono::milliseconds kPatience{250};
 }  // namespace
 
 void WatchedDevice::set(DeviceHooks hooks) {
-  const std::scoped_lock lock(mutex_);
+  const std::scoped_lock lock(mutex_, question_->asking);
+  question_->hook = std::move(hooks.position);
   hooks_ = std::move(hooks);
 }
 
@@ -24,6 +25,30 @@ void WatchedDevice::clear() { set({}); }
 std::string WatchedDevice::error() {
   const std::scoped_lock lock(mutex_);
   return hooks_.error ? hooks_.error() : std::string();
+}
+
+std::optional<DevicePosition> WatchedDevice::position() {
+  const std::scoped_lock lock(question_->mutex);
+  if (question_->asked) return question_->answer;
+  question_->asked = true;
+  std::thread([question = question_] {
+    std::optional<DevicePosition> answer;
+    try {
+      const std::scoped_lock asking(question->asking);
+      if (question->hook) answer = question->hook();
+    } catch (const std::exception&) {
+      answer.reset();  // a device in ruins
+    }
+    const std::scoped_lock told(question->mutex);
+    question->answer = answer;
+    question->asked = false;
+  }).detach();
+  return question_->answer;
+}
+
+void WatchedDevice::forget_position() {
+  const std::scoped_lock lock(question_->mutex);
+  question_->answer.reset();
 }
 
 void WatchedDevice::abandon() noexcept {

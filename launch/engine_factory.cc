@@ -50,7 +50,8 @@ MadeEngine make_engine(Ranks& ranks, const std::string& device, const EngineOpti
 }
 
 comm::DeviceHooks hooks_of(runtime::Engine& engine) {
-  return {[&engine] { return engine.device_error(); }, [&engine] { engine.abandon(); }};
+  return {[&engine] { return engine.device_error(); }, [&engine] { engine.abandon(); },
+          [&engine] { return engine.device_position(); }};
 }
 
 MadeEngine make_cpu_engine(Ranks& ranks, const runtime::ModelConfig& model,

@@ -58,6 +58,7 @@ class DeviceEngine final : public Engine {
   void submit(const BatchPlan& plan) override;
   StepOutput collect() override;
   std::string device_error() const override;
+  std::optional<comm::DevicePosition> device_position() const override;
   void abandon() noexcept override;
   void finish_recording() override { stamps_.finish(*context_); }
 

@@ -258,6 +258,18 @@ std::string DeviceEngine<T, D>::device_error() const {
 }
 
 template <typename T, Device D>
+std::optional<comm::DevicePosition> DeviceEngine<T, D>::device_position() const {
+  if (communicator_ == nullptr) return std::nullopt;
+  auto position = communicator_->position();
+  if (position && rows_ != nullptr) {
+    const std::uint32_t exchanges = rows_->exchanges();
+    position->entered += exchanges;
+    position->left += exchanges;
+  }
+  return position;
+}
+
+template <typename T, Device D>
 void DeviceEngine<T, D>::abandon() noexcept {
   abandoned_ = true;
   if (communicator_ != nullptr) communicator_->raise_error();

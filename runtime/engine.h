@@ -6,9 +6,11 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "comm/verdict.h"
 #include "kernels/sample.h"
 #include "runtime/batch_plan.h"
 #include "runtime/prefill_trial.h"
@@ -50,6 +52,9 @@ class Engine {
 
   /// Empty, or what went wrong between the ranks' devices in a step that was submitted. Any thread.
   virtual std::string device_error() const { return {}; }
+  /// How far this rank's device has come in collectives that it does on its own; nothing when it
+  /// cannot tell. May block. Any thread.
+  virtual std::optional<comm::DevicePosition> device_position() const { return {}; }
   /// The process ends: kernels that wait for other ranks return, and `collect` throws, because what
   /// they computed is wrong. Any thread.
   virtual void abandon() noexcept {}

@@ -179,7 +179,7 @@ void EngineLoop::submit_plan(const BatchPlan& plan, std::span<const std::byte> b
   if (plan.step > 0 && plan.step % kDigestSteps == 0) compare_digests(plan.step - 2);
   digest_.add_plan(bytes);
   if (comm::Progress* progress = control_.progress()) progress->set_step(plan.step);
-  publish(comm::StageKind::kStep, "forward pass");
+  publish(device_stage(), "forward pass");
   begin_record(plan);
   {
     const PhaseScope submitting(recorder_, Activity::kSubmit);
@@ -202,7 +202,7 @@ void EngineLoop::begin_record(const BatchPlan& plan) {
 
 StepOutput EngineLoop::collect() {
   const PhaseScope collecting(recorder_, Activity::kCollect);
-  publish(comm::StageKind::kStep, "waiting for tokens");
+  publish(device_stage(), "waiting for tokens");
   StepOutput output;
   clock_.collect([&] { output = engine_.collect(); });
   --in_flight_;

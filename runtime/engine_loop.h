@@ -102,6 +102,10 @@ class EngineLoop {
   void compare_digests(std::int64_t step);
   /// Tells the watchdog what the step thread does.
   void publish(comm::StageKind kind, const char* what);
+  /// Of calls that wait for what a device does meanwhile, if it does.
+  comm::StageKind device_stage() const {
+    return config_.limits.synchronous ? comm::StageKind::kStep : comm::StageKind::kDevice;
+  }
 
   comm::ControlPlane& control_;
   Engine& engine_;

@@ -23,7 +23,7 @@ STAGE = r"(step \d+, )?[a-z -]+(, layer \d)?"
 @dataclasses.dataclass
 class Drill:
     fault: str  # kill, term (SIGTERM), stop (one rank), cut (its host's link), lose (its host); from inside the
-    # rank: wedge, throw, segv, device, config (a ConfigError of this rank alone)
+    # rank: wedge, throw, segv, device, kernel, config (a ConfigError of this rank alone)
     rank: int
     limit_s: float  # from the fault to the last rank gone, and to the last process gone
     message: str   # regular expression; {host} is the host of the rank
@@ -72,7 +72,7 @@ def has_ranks(cluster):
 
 
 def run_drill(launcher, drill):
-    from_inside = drill.fault in ("wedge", "throw", "segv", "device", "config")
+    from_inside = drill.fault in ("wedge", "throw", "segv", "device", "kernel", "config")
     with VirtualCluster(hosts=2, slurm=launcher == "srun") as cluster:
         pids = cluster.root / "pids"
         pids.mkdir()

@@ -23,6 +23,8 @@ class FailureUnderMpirun(drills.DrillTest):
 
     def test_ranks_and_hosts_that_fall_silent(self):
         silent = rf"(ranks 2, 3|rank \d) \(host {{host}}\) silent for 5.* last seen in {STAGE}"
+        hung = (r"rank {} \(host {{host}}\) made no progress for 1[45].* in step 5, waiting for tokens, "
+                "layer 0: its device did not come to the collective that others are in; ")
         self.check_all("mpirun", [
             Drill("config", 3, 10, r"rank 3 \(host {host}\) has left the job with an error"),
             Drill("config", 0, 10, r"rank 0 \(host {host}\) has left the job with an error"),
@@ -32,6 +34,8 @@ class FailureUnderMpirun(drills.DrillTest):
             Drill("wedge", 3, 20,
                   r"rank 3 \(host {host}\) made no progress for 15.* in step 5, mlp, layer 0; "
                   r"ranks 0, 1, 2 in step 5, all-reduce, layer 0"),
+            Drill("kernel", 0, 20, hung.format(0) + "ranks 1, 2, 3 in step 5"),
+            Drill("kernel", 2, 20, hung.format(2) + "ranks 0, 1, 3 in step 5"),
         ])
 
     def test_a_host_that_is_gone(self):

@@ -4,6 +4,7 @@
 // fit the GPU: each is kept to 128 / n blocks.
 #include "kernels/cuda/all_reduce.h"
 
+#include <chrono>
 #include <cmath>
 #include <cstdlib>
 
@@ -222,6 +223,39 @@ TEST_F(PeerFailure, ASpinPastItsLimitSetsTheErrorWord) {
   group.streams[0].synchronize();
   EXPECT_TRUE(group.memory[0]->failed());
   EXPECT_FALSE(group.memory[1]->failed());
+}
+
+TEST_F(PeerFailure, PositionsTellWhoDidNotCome) {
+  Context<Cuda> ctx(CudaOptions{});
+  Group group(2);
+  const auto at = [&](std::size_t rank, std::uint32_t entered, std::uint32_t left) {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(5);
+    while (std::chrono::steady_clock::now() < end) {
+      const comm::DevicePosition position = group.memory[rank]->position();
+      if (position.entered == entered && position.left == left) return true;
+    }
+    return false;
+  };
+  EXPECT_TRUE(at(0, 0, 0));
+  std::uint32_t calls = 0;
+  for (int turn = 0; turn < 3; ++turn)
+    for (const auto algorithm :
+         {PeerAlgorithm::kPush, PeerAlgorithm::kPull, PeerAlgorithm::kTwoShot}) {
+      Data<float> data(ctx, 2, 1000, 0);
+      const auto late = static_cast<std::size_t>(turn % 2), early = 1 - late;
+      const auto launch = [&](std::size_t rank) {
+        peer_all_reduce(ctx, group.streams[rank], group.views[rank], algorithm,
+                        data.buffers[rank].span());
+      };
+      launch(early);
+      EXPECT_TRUE(at(early, calls + 1, calls)) << "call " << calls;
+      EXPECT_TRUE(at(late, calls, calls)) << "call " << calls;
+      launch(late);
+      group.synchronize();
+      ++calls;
+      EXPECT_TRUE(at(early, calls, calls)) << "call " << calls;
+      EXPECT_TRUE(at(late, calls, calls)) << "call " << calls;
+    }
 }
 
 }  // namespace

@@ -40,8 +40,9 @@ void run_steps(const Options& options, comm::MpiSession& session, comm::ControlP
   comm::CudaCommunicatorOptions comm_options;
   comm_options.allow_shared_gpu = true;
   comm::Communicator<Cuda> communicator(ctx, control, comm_options);
-  const auto watch = watchdog.watch(
-      {[&] { return communicator.async_error(); }, [&] { communicator.raise_error(); }});
+  const auto watch = watchdog.watch({[&] { return communicator.async_error(); },
+                                     [&] { communicator.raise_error(); },
+                                     [&] { return communicator.position(); }});
   const Buffer<float, Cuda> data(2048);
   const Buffer<std::int32_t, Cuda> never(1);
   fill_zero(ctx, data.data(), data.size_bytes());
@@ -53,7 +54,7 @@ void run_steps(const Options& options, comm::MpiSession& session, comm::ControlP
     std::vector<std::byte> plan(64);
     control.broadcast(plan);
     progress.set_step(step);
-    progress.enter(StageKind::kStep, "mlp");
+    progress.enter(StageKind::kDevice, "mlp");
     const bool now =
         control.rank() == std::stoi(options.at("rank")) && step == std::stoi(options.at("step"));
     const std::string fault = now ? options.at("fault") : "";

@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // A stand-in for the runtime in failure drills: the step loop of an engine (plan broadcast, layers,
 // all-reduces) under the watchdog, with faults on demand.
-//   drill [steps=N] [fault=throw|config|wedge|segv|diverge|device] [rank=R] [step=S] [pids=DIR]
-//         [step_s=X]
+//   drill [steps=N] [fault=throw|config|wedge|segv|diverge|device|kernel] [rank=R] [step=S]
+//         [pids=DIR] [step_s=X]
 // `fault` strikes rank R at step S. device: a collective fails on the device and is found by asking
-// only; letting go of the device then blocks. With `pids` every rank writes its pid to DIR/RANK
-// once it is in step 3, for faults from outside (kill, stop, a link cut).
+// only; letting go of the device then blocks. kernel: a kernel of rank R's device never ends, so
+// that all hosts wait for their devices, and the other devices in a collective. With `pids` every
+// rank writes its pid to DIR/RANK once it is in step 3, for faults from outside (kill, stop, a link
+// cut).
 #include <signal.h>
 #include <unistd.h>
 
@@ -46,16 +48,24 @@ void strike(const std::string& fault) {
   while (for_ever) continue;
 }
 
+/// What the devices of a job would tell in which the victim's hangs before the all-reduce of
+/// `step`.
+tandem::comm::DevicePosition position_at(int step, bool victim) {
+  const auto done = static_cast<std::uint32_t>(2 * step);
+  return {victim ? done : done + 1, done};
+}
+
 void run_steps(const Options& options, tandem::comm::ControlPlane& control,
                tandem::comm::Watchdog& watchdog) {
   std::atomic<bool> device_failed{false};
+  const bool victim = control.rank() == std::stoi(options.at("rank"));
   const auto watch = watchdog.watch(
       {[&] { return device_failed ? std::string("NCCL: remote process exited") : std::string(); },
-       [] { std::this_thread::sleep_for(std::chrono::hours(1)); }});
+       [] { std::this_thread::sleep_for(std::chrono::hours(1)); },
+       [&] { return std::optional(position_at(std::stoi(options.at("step")), victim)); }});
   tandem::comm::Communicator<tandem::Cpu> communicator(control);
   tandem::Context<tandem::Cpu> ctx(1);
   tandem::comm::Progress& progress = watchdog.progress();
-  const bool victim = control.rank() == std::stoi(options.at("rank"));
   for (int step = 0; step < std::stoi(options.at("steps")); ++step) {
     progress.set_layer(-1);
     progress.enter(StageKind::kStep, "plan");
@@ -67,9 +77,14 @@ void run_steps(const Options& options, tandem::comm::ControlPlane& control,
           << ::getpid() << "\n";
     for (int layer = 0; layer < 2; ++layer) {
       progress.set_layer(layer);
+      const bool at_step = step == std::stoi(options.at("step"));
+      if (at_step && options.at("fault") == "kernel") {
+        progress.enter(StageKind::kDevice, "waiting for tokens");
+        strike("wedge");
+      }
       progress.enter(StageKind::kStep, "mlp");
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
-      const bool now = victim && step == std::stoi(options.at("step"));
+      const bool now = victim && at_step;
       if (now && options.at("fault") == "device") device_failed = true;
       if (now) strike(options.at("fault"));
       if (now && options.at("fault") == "diverge") control.barrier();

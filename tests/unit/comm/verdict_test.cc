@@ -84,5 +84,78 @@ TEST(Verdict, IdleNeverExpiresLoadingLate) {
   EXPECT_FALSE(judge(ranks, {.alive_s = 5, .step_s = 15, .load_s = 0}));
 }
 
+/// Four ranks that wait for their devices in the same step, for about as long.
+std::vector<RankState> devices(std::vector<std::optional<DevicePosition>> positions) {
+  std::vector<RankState> ranks;
+  for (const auto& position : positions) {
+    ranks.push_back(state(ranks.size() < 2 ? "a" : "b", StageKind::kDevice,
+                          "step 7, waiting for tokens",
+                          15.4 - 0.1 * static_cast<double>(ranks.size())));
+    ranks.back().position = position;
+  }
+  return ranks;
+}
+
+TEST(Verdict, TheDeviceThatDidNotComeToTheCollectiveIsToBlame) {
+  const std::string stuck = " made no progress for 15.";
+  const std::string why =
+      " in step 7, waiting for tokens: its device did not come to the collective "
+      "that others are in; ";
+  for (const std::uint32_t begin : {0u, 0xffffffffu}) {  // they count modulo 2^32
+    const DevicePosition in{begin + 1, begin}, before{begin, begin};
+    EXPECT_EQ(judge(devices({before, in}), {}),
+              "rank 0 (host a)" + stuck + "4 s" + why + "rank 1 in step 7, waiting for tokens");
+    EXPECT_EQ(judge(devices({in, before}), {}),
+              "rank 1 (host a)" + stuck + "3 s" + why + "rank 0 in step 7, waiting for tokens");
+    EXPECT_EQ(
+        judge(devices({in, in, before, in}), {}),
+        "rank 2 (host b)" + stuck + "2 s" + why + "ranks 0, 1, 3 in step 7, waiting for tokens");
+    // One that cannot be asked does not hide another that can.
+    EXPECT_EQ(judge(devices({std::nullopt, before, in}), {}),
+              "rank 1 (host a)" + stuck + "3 s" + why + "ranks 0, 2 in step 7, waiting for tokens");
+    // Some are further behind: they come first.
+    EXPECT_EQ(judge(devices({DevicePosition{begin + 2, begin + 1}, before, in}), {}),
+              "rank 1 (host a)" + stuck + "3 s" + why + "ranks 0, 2 in step 7, waiting for tokens");
+  }
+}
+
+TEST(Verdict, WhereAllDevicesCameTheOneThatWorksAloneIsToBlame) {
+  const auto verdict = judge(devices({DevicePosition{8, 7}, DevicePosition{8, 8}}), {});
+  EXPECT_EQ(
+      verdict,
+      "rank 1 (host a) made no progress for 15.3 s in step 7, waiting for tokens: its device is "
+      "in work of its own; rank 0 in step 7, waiting for tokens");
+  EXPECT_EQ(judge(devices({DevicePosition{8, 7}, DevicePosition{8, 7}}), {}),
+            "ranks 0, 1 (host a) made no progress for 15.4 s in step 7, waiting for tokens: the "
+            "devices are all in the same collective");
+}
+
+TEST(Verdict, ARankThatGaveItsDeviceNothingIsToBlame) {
+  auto ranks = devices({DevicePosition{8, 7}, std::nullopt, DevicePosition{8, 7}});
+  ranks[1] = state("a", StageKind::kIdle, "step 8, broadcast of a plan", 15);
+  EXPECT_EQ(judge(ranks, {}),
+            "rank 1 (host a) is in step 8, broadcast of a plan and did not come to the collective "
+            "that devices have waited in for 15.4 s; ranks 0, 2 in step 7, waiting for tokens");
+  // It may still be on its way.
+  ranks[1] = state("a", StageKind::kStep, "step 7, scheduling", 10);
+  EXPECT_FALSE(judge(ranks, {}));
+  ranks[1].stage_age_s = 16;
+  const auto verdict = judge(ranks, {});
+  ASSERT_TRUE(verdict);
+  EXPECT_EQ(verdict->find("rank 1 (host a) made no progress for 16.0 s in step 7, scheduling"), 0u)
+      << *verdict;
+}
+
+TEST(Verdict, DevicesThatDoNotTellAreNamedTogether) {
+  auto ranks = devices({std::nullopt, std::nullopt});
+  EXPECT_EQ(judge(ranks, {}),
+            "ranks 0, 1 (host a) made no progress for 15.4 s in step 7, waiting for tokens");
+  ranks[0].stage_age_s = 3;  // went on
+  const auto verdict = judge(ranks, {});
+  ASSERT_TRUE(verdict);
+  EXPECT_EQ(verdict->find("rank 1 (host a) made no progress for 15.3 s"), 0u) << *verdict;
+  EXPECT_FALSE(judge(ranks, {.alive_s = 5, .step_s = 20, .load_s = 0}));
+}
+
 }  // namespace
 }  // namespace tandem::comm
