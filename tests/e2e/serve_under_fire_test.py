@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Many rude clients at once on two CPU ranks with a cache so small that sequences are preempted:
+"""Many rude clients at once on two ranks with a cache so small that sequences are preempted:
 every completed greedy answer equals the single-run answer, all memory comes back, no rank differs.
-`REQUESTS` in the environment makes it longer, `RESULT` names a file for what was counted
-(tests/soak.sh)."""
+`REQUESTS` in the environment makes it longer, `RANKS` sets the number of ranks, TANDEM_TEST_DEVICE
+(cpu or cuda) where they run, `RESULT` names a file for what was counted (tests/soak.sh)."""
 
 import collections
 import contextlib
@@ -23,6 +23,7 @@ import served  # noqa: E402
 
 MODEL = served.MODELS / "llama-9q3kv"  # float32
 REQUESTS = int(os.environ.get("REQUESTS", "1000"))
+RANKS = int(os.environ.get("RANKS", "2"))
 CLIENTS = 24
 MIN_GAP = 1e-3  # of the top-2 log-probabilities at each step of a reference
 
@@ -182,7 +183,7 @@ class Client(threading.Thread):
 
 class UnderFire(unittest.TestCase):
     def test_every_completed_answer_is_the_single_run_answer(self):
-        with served.Served(MODEL, ranks=2, arguments=[
+        with served.Served(MODEL, ranks=RANKS, arguments=[
                 "--max-num-seqs", "12", "--max-num-batched-tokens", "64",
                 "--kv-cache-memory", "190KiB", "--max-model-len", "256",
                 "--max-request-bytes", "1MiB"]) as server:
@@ -203,7 +204,7 @@ class UnderFire(unittest.TestCase):
             counts = sum((client.counts for client in clients), collections.Counter())
             faults = [fault for client in clients for fault in client.faults]
             result = {"requests": sum(counts.values()), "seconds": round(seconds, 1),
-                      "by_kind": dict(counts), "faults": len(faults), "ranks": 2,
+                      "by_kind": dict(counts), "faults": len(faults), "ranks": RANKS,
                       "resident_bytes_after_a_quarter": resident_early,
                       "resident_bytes": resident_bytes(server.process),
                       **{name: status[name] for name in (
