@@ -34,6 +34,7 @@ DECODE = ["generate", "--ignore-eos", "--max-tokens", "19000", "--log-rank", "al
 PREFILL = ["bench", "throughput", "--steady-state", "--max-concurrency", "8", "--duration", "600",
            "--input-len", "8000", "--output-len", "1", "--max-num-batched-tokens", "8000",
            "--overlap", "on", "--verbose"]
+PROGRAMS = {pathlib.Path(path).name[:15] for path in (served.TANDEM, DRILL)}  # as /proc has them
 GPUS = len(smi("gpu=index"))
 RANKS = int(os.environ.get("RANKS", max(2, GPUS)))
 SHARED = ["--allow-shared-gpu"] if GPUS < RANKS else []
@@ -46,7 +47,7 @@ def ranks_below(tag):
         if not folder.name.isdigit():
             continue
         try:
-            if (folder / "comm").read_text().strip() not in ("tandem", "drill_cuda"):
+            if (folder / "comm").read_text().strip() not in PROGRAMS:
                 continue
             environment = (folder / "environ").read_bytes().split(b"\0")
             if f"DRILL={tag}".encode() not in environment:
