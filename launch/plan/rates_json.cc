@@ -58,7 +58,8 @@ DeviceRates rates_from(const json::object& object) {
 
 bool complete(const DeviceRates& rates) {
   bool ok = rates.ranks > 0 && !rates.decode_attention.empty() &&
-            !rates.prefill_attention.empty() && !rates.elementwise.empty();
+            !rates.prefill_attention.empty() && !rates.elementwise.empty() &&
+            (rates.ranks == 1 || !rates.all_reduce.empty());
   for (const MatmulTimes* times : {&rates.column_matmul, &rates.row_matmul}) {
     ok &= !times->empty();
     for (const MatmulCurve& curve : times->curves())

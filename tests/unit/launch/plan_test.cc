@@ -75,6 +75,14 @@ TEST(DeviceRates, SurviveJson) {
     const std::string said = config_error([&] { rates_from_doctor("f.json", wrong); });
     EXPECT_NE(said.find("make it with tandem doctor --rates FILE"), std::string::npos) << said;
   }
+  rates.all_reduce = {};
+  const std::string without =
+      boost::json::serialize(boost::json::object{{"rates", to_json(rates)}});
+  EXPECT_NE(config_error([&] {
+              rates_from_doctor("f.json", without);
+            }).find("f.json lacks some of the measured rates; make it with tandem doctor"),
+            std::string::npos)
+      << "two ranks without sums";
 }
 
 // Per layer: q and o 576*576, k and v 192*576, three MLP matrices 576*1536.
