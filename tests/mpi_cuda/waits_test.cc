@@ -18,6 +18,7 @@
 #include "runtime/device_engine.h"
 #include "support/model_shapes.h"
 #include "support/mpi_world.h"
+#include "support/test_engine.h"
 #include "support/waits_run.h"
 
 namespace tandem::runtime {
@@ -30,8 +31,13 @@ using testing::WaitsRun;
 class CudaWaitsTest : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (control_.size() > parallel::max_tensor_parallel_size(shard_shape(model_)))
-      GTEST_SKIP() << "the model has too few heads for this many ranks";
+    if (const std::string why = tandem::testing::engine_missing(); !why.empty())
+      GTEST_SKIP() << why;
+    const auto too_small = [this] {
+      return control_.size() > parallel::max_tensor_parallel_size(shard_shape(model_));
+    };
+    if (too_small()) use_fast_kernels();
+    if (too_small()) GTEST_SKIP() << "the model has too few heads for this many ranks";
   }
 
   std::unique_ptr<Engine> make(Recorder& recorder) {
