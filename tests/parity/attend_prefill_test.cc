@@ -2,22 +2,29 @@
 // Prefill attention against a plain float reference (`attend_problem.h`). Two tests with exact
 // answers (one visible key; one key selected by the query) say which token and which column was
 // read when an operand is laid out wrongly.
+#include <optional>
+
 #include "kernels/device/host_buffer.h"
+#include "parity/gpu.h"
 #include "tests/parity/attend_problem.h"
 
 namespace tandem::kernels {
 namespace {
 
-class AttendPrefill : public testing::Test {
+class AttendPrefill : public tandem::testing::GpuTest {
  protected:
-  Context<Cuda> ctx_{CudaOptions{}};
+  void SetUp() override {
+    GpuTest::SetUp();
+    if (!IsSkipped()) made_.emplace(CudaOptions{});
+  }
+  Context<Cuda>& ctx() { return *made_; }
 
   template <typename T>
   void compare(const Case& spec, float tolerance) {
     Problem<T> problem(spec);
     problem.fill_random();
     const float scale = 1.0f / std::sqrt(static_cast<float>(spec.head_dim));
-    const auto got = problem.run(ctx_, scale);
+    const auto got = problem.run(ctx(), scale);
     EXPECT_EQ(describe(problem, got, problem.reference(scale), tolerance), "");
     expect_untouched(problem, got);
   }
@@ -28,6 +35,9 @@ class AttendPrefill : public testing::Test {
     spec.name = name + " fp16";
     compare<Float16>(spec, 0.002f);
   }
+
+ private:
+  std::optional<Context<Cuda>> made_;
 };
 
 /// Only the row's own key is visible, so the output is its value, exactly.
@@ -43,7 +53,7 @@ TEST_F(AttendPrefill, OneVisibleKeyReturnsItsValue) {
       const auto unit = [](int, int, int) { return 0.5f; };
       problem.fill(unit, unit,
                    [&](int p, int, int d) { return static_cast<float>(by_token ? p % 128 : d); });
-      EXPECT_EQ(describe(problem, problem.run(ctx_, 0.1f), problem.reference(0.1f), 0.0f), "");
+      EXPECT_EQ(describe(problem, problem.run(ctx(), 0.1f), problem.reference(0.1f), 0.0f), "");
     }
 }
 
@@ -60,7 +70,7 @@ TEST_F(AttendPrefill, QuerySelectsOneKey) {
       problem.fill([&](int p, int, int d) { return (p - back) % dim == d ? 200.0f : 0.0f; },
                    [&](int p, int, int d) { return p % dim == d ? 1.0f : 0.0f; },
                    [](int p, int, int) { return static_cast<float>(p % 256); });
-      EXPECT_EQ(describe(problem, problem.run(ctx_, 1.0f), problem.reference(1.0f), 0.0f), "");
+      EXPECT_EQ(describe(problem, problem.run(ctx(), 1.0f), problem.reference(1.0f), 0.0f), "");
     }
 }
 
@@ -174,11 +184,11 @@ TEST_F(AttendPrefill, CountsWaitsForTiles) {
     };
     const auto run = [&](BFloat16* cache) {
       Buffer<TileWaits, Cuda> counted(1);
-      fill_zero(ctx_, counted.data(), counted.size_bytes());
-      Run result{problem.run(ctx_, 0.09f, counted.data(), cache), problem.milliseconds};
+      fill_zero(ctx(), counted.data(), counted.size_bytes());
+      Run result{problem.run(ctx(), 0.09f, counted.data(), cache), problem.milliseconds};
       TileWaits waits;
-      copy_to_host(ctx_, &waits, counted.data(), sizeof waits);
-      ctx_.compute().synchronize();
+      copy_to_host(ctx(), &waits, counted.data(), sizeof waits);
+      ctx().compute().synchronize();
       EXPECT_GT(waits.total, 0u);
       result.waited_ms = result.ms * static_cast<double>(waits.query + waits.key + waits.value) /
                          static_cast<double>(waits.total);
@@ -186,7 +196,7 @@ TEST_F(AttendPrefill, CountsWaitsForTiles) {
     };
     run(nullptr);
     const Run near = run(nullptr), slow = run(far.data());
-    const auto plain = problem.run(ctx_, 0.09f);
+    const auto plain = problem.run(ctx(), 0.09f);
     std::printf("%d rows after %d: %.3f ms, %.3f of them waiting; from the host %.3f and %.3f\n",
                 segment.rows, segment.prior, near.ms, near.waited_ms, slow.ms, slow.waited_ms);
     ASSERT_GT(slow.ms, 2 * near.ms) << "there is nothing to see";
@@ -205,9 +215,9 @@ TEST_F(AttendPrefill, SameBitsEveryTime) {
                              .num_kv_heads = 2,
                              .segments = {{0, 700}, {321, 333}}});
   problem.fill_random();
-  const auto once = problem.run(ctx_, 0.09f);
+  const auto once = problem.run(ctx(), 0.09f);
   for (int i = 0; i < 5; ++i) {
-    const auto again = problem.run(ctx_, 0.09f);
+    const auto again = problem.run(ctx(), 0.09f);
     for (std::size_t e = 0; e < once.size(); ++e)
       ASSERT_EQ(once[e].bits, again[e].bits) << "element " << e << " of run " << i;
   }
