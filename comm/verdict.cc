@@ -111,6 +111,8 @@ std::string judge_devices(const std::vector<RankState>& ranks,
                     stuck(": its device did not come to the collective that others are in"));
   const auto own = those(
       known, [&](std::size_t r) { return ranks[r].position->entered == ranks[r].position->left; });
+  // All of them: one may be in a collective that is not counted.
+  if (own.size() > 1 && own.size() == known.size()) return sentence(ranks, own, stuck(""));
   if (!own.empty()) return sentence(ranks, own, stuck(": its device is in work of its own"));
   std::vector<std::size_t> missing;
   for (std::size_t r = 0; r < ranks.size(); ++r)

@@ -5,6 +5,7 @@
 #include <exception>
 #include <future>
 #include <memory>
+#include <system_error>
 #include <thread>
 
 namespace tandem::comm {
@@ -30,20 +31,26 @@ std::string WatchedDevice::error() {
 std::optional<DevicePosition> WatchedDevice::position() {
   const std::scoped_lock lock(question_->mutex);
   if (question_->asked) return question_->answer;
-  question_->asked = true;
-  std::thread([question = question_] {
-    std::optional<DevicePosition> answer;
-    try {
-      const std::scoped_lock asking(question->asking);
-      if (question->hook) answer = question->hook();
-    } catch (const std::exception&) {
-      answer.reset();  // a device in ruins
-    }
-    const std::scoped_lock told(question->mutex);
-    question->answer = answer;
-    question->asked = false;
-  }).detach();
+  try {
+    std::thread(ask, question_).detach();
+    question_->asked = true;
+  } catch (const std::system_error&) {
+    return std::nullopt;  // no thread to be had
+  }
   return question_->answer;
+}
+
+void WatchedDevice::ask(const std::shared_ptr<Question>& question) {
+  std::optional<DevicePosition> answer;
+  try {
+    const std::scoped_lock asking(question->asking);
+    if (question->hook) answer = question->hook();
+  } catch (const std::exception&) {
+    answer.reset();  // a device in ruins
+  }
+  const std::scoped_lock told(question->mutex);
+  question->answer = answer;
+  question->asked = false;
 }
 
 void WatchedDevice::forget_position() {

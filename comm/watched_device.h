@@ -53,6 +53,8 @@ class WatchedDevice {
     std::optional<DevicePosition> answer;
   };
 
+  static void ask(const std::shared_ptr<Question>& question);
+
   std::timed_mutex mutex_;  ///< Held while another hook runs.
   DeviceHooks hooks_;
   std::shared_ptr<Question> question_ = std::make_shared<Question>();

@@ -125,6 +125,8 @@ TEST(Verdict, WhereAllDevicesCameTheOneThatWorksAloneIsToBlame) {
       verdict,
       "rank 1 (host a) made no progress for 15.3 s in step 7, waiting for tokens: its device is "
       "in work of its own; rank 0 in step 7, waiting for tokens");
+  EXPECT_EQ(judge(devices({DevicePosition{8, 8}, DevicePosition{8, 8}}), {}),
+            "ranks 0, 1 (host a) made no progress for 15.4 s in step 7, waiting for tokens");
   EXPECT_EQ(judge(devices({DevicePosition{8, 7}, DevicePosition{8, 7}}), {}),
             "ranks 0, 1 (host a) made no progress for 15.4 s in step 7, waiting for tokens: the "
             "devices are all in the same collective");
