@@ -39,8 +39,8 @@ bool stream(Context<Cuda>& ctx, const MatmulShape& shape, const void* x, const v
     return true;
   }
   const GemvStore<cuda_t<Out>> store{static_cast<cuda_t<Out>*>(y), shape.y_stride, scale, softcap};
-  const auto args = gemv_args<T>(from, static_cast<const T*>(w), shape.n, nullptr);
-  launch_gemv<GemvRows>(ctx, args, store);
+  const auto args = gemv_args<T>(from, static_cast<const T*>(w), nullptr);
+  launch_gemv<GemvRows>(ctx, args, shape.n, store);
   return true;
 }
 

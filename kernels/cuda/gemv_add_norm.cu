@@ -16,18 +16,28 @@ struct AddNormEpilogue {
   float* square_sums;  ///< [m, blocks], or null.
   int m;
   float square = 0;  ///< Of this thread's sums.
-  float loaded = 0;  ///< The residual that the next sum is added to.
+  E loaded{};        ///< The residual that the next sum is added to.
+  float added = 0;   ///< Its bias, scaled.
+  E* at = nullptr;   ///< Its place.
+  const float* bias_at = nullptr;
 
-  __device__ void before_wait(int, int) const {}
-  __device__ void start() const {}
-  __device__ void load(int column, int unit) {
-    loaded = to_float(residual[column * residual_stride + unit]);
-    if (bias != nullptr) loaded += scale * bias[unit];
+  __device__ void before_wait(int column, int unit) {
+    at = residual + column * residual_stride + unit;
+    if (bias != nullptr) bias_at = bias + unit;
   }
-  __device__ void operator()(int column, int unit, float sum, float) {
-    const E value = from_float<E>(loaded + scale * sum);
-    residual[column * residual_stride + unit] = value;
+  __device__ void start() const {}
+  __device__ void load_first(int, int) { load(0, 0); }
+  __device__ void load(int, int) {
+    loaded = *at;
+    if (bias_at != nullptr) added = scale * *bias_at;
+  }
+  /// A thread's units come in steps of a tile.
+  __device__ void operator()(int, int, float sum, float) {
+    const E value = from_float<E>(to_float(loaded) + added + scale * sum);
+    *at = value;
     square += to_float(value) * to_float(value);
+    at += GemvRows::kUnits;
+    if (bias_at != nullptr) bias_at += GemvRows::kUnits;
   }
   __device__ void finish(int column, int, int) {
     if (square_sums == nullptr) return;
@@ -54,6 +64,7 @@ struct ReduceAddNormEpilogue {
   std::int64_t mine;  ///< This rank's part of the exchange's half of the peers' memory.
 
   __device__ void before_wait(int, int) const {}
+  __device__ void load_first(int, int) const {}
   __device__ void load(int, int) const {}
   /// The epoch is the kernel's before: it can be read when that one is done.
   __device__ void start() {
@@ -77,6 +88,7 @@ struct ReduceAddNormEpilogue {
     if (column < add.m)
       for (int unit = begin + static_cast<int>(threadIdx.x) % GemvRows::kUnits; unit < end;
            unit += GemvRows::kUnits) {
+        add.before_wait(column, unit);
         add.load(column, unit);
         add(column, unit, total(from + (std::int64_t{column} * hidden + unit) * 8, guard), 0);
       }
@@ -155,7 +167,7 @@ bool gemv_add_norm(Context<Cuda>& ctx, TensorView<const T, Cuda> x, const T* w,
     return true;
   }
   const auto epilogue = make_epilogue(ctx, args);
-  launch_gemv<GemvRows>(ctx, gemv_args<T>(x, w, args.residual.cols, nullptr), epilogue);
+  launch_gemv<GemvRows>(ctx, gemv_args<T>(x, w, nullptr), args.residual.cols, epilogue);
   norm_now(ctx, args, epilogue.square_sums != nullptr);
   return true;
 }
@@ -177,7 +189,7 @@ void gemv_reduce_add_norm(Context<Cuda>& ctx, const PeerView& peers, TensorView<
   epilogue.own = peers.peers[peers.rank];
   epilogue.hidden = static_cast<int>(args.residual.cols);
   epilogue.pushed_at = pushed_at;
-  launch_gemv<GemvRows>(ctx, gemv_args<T>(x, w, args.residual.cols, nullptr), epilogue);
+  launch_gemv<GemvRows>(ctx, gemv_args<T>(x, w, nullptr), args.residual.cols, epilogue);
   norm_now(ctx, args, epilogue.add.square_sums != nullptr);
 }
 

@@ -15,6 +15,7 @@ struct GateUpEpilogue {
   GateActivation activation;
   __device__ void before_wait(int, int) const {}
   __device__ void start() const {}
+  __device__ void load_first(int, int) const {}
   __device__ void load(int, int) const {}
   __device__ void operator()(int column, int unit, float gate, float up) const {
     if (bias != nullptr) {
@@ -40,7 +41,7 @@ bool gemv_gate_up(Context<Cuda>& ctx, const GateUpArgs<T, Cuda>& args) {
   }
   const GateUpEpilogue<cuda_t<T>> epilogue{to_cuda(args.out.data), args.out.stride, args.bias,
                                            args.activation};
-  launch_gemv<GemvPairs>(ctx, gemv_args<T>(args.x, w, args.out.cols, args.deferred), epilogue);
+  launch_gemv<GemvPairs>(ctx, gemv_args<T>(args.x, w, args.deferred), args.out.cols, epilogue);
   return true;
 }
 

@@ -19,6 +19,7 @@ struct HeadEpilogue {
   /// Rows and slots of a step are complete before its first layer starts.
   __device__ void before_wait(int sample, int) { row = row_sampling(shard, sample); }
   __device__ void start() const {}
+  __device__ void load_first(int, int) const {}
   __device__ void load(int, int) const {}
   __device__ void operator()(int sample, int unit, float sum, float) {
     const float logit = store.keep(sample, unit, sum);
@@ -52,7 +53,7 @@ bool gemv_head(Context<Cuda>& ctx, TensorView<const T, Cuda> x, const HeadArgs<T
   epilogue.columns =
       static_cast<int>(std::min<std::int64_t>(logits.cols, shard.vocab_size - shard.vocab_begin));
   epilogue.best = best;
-  launch_gemv<GemvRows>(ctx, gemv_args<T>(x, w, logits.cols, args.deferred), epilogue);
+  launch_gemv<GemvRows>(ctx, gemv_args<T>(x, w, args.deferred), logits.cols, epilogue);
   return true;
 }
 

@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a streaming matmul is given, and how its x comes to shared memory, normed on the way where
-// that was left to it. Device code, but for the constants.
+// What a streaming matmul is given, and how its x comes to shared memory, with the norm that was
+// left to it. Device code, but for the constants.
 #pragma once
 
+#include "kernels/cuda/mma.cuh"
 #include "kernels/cuda/numeric.cuh"
+#include "kernels/cuda/tma.cuh"
 
 namespace tandem::kernels {
 
 inline constexpr int kGemvWarps = 8;
 inline constexpr int kGemvThreads = kGemvWarps * 32;
-inline constexpr int kGemvStage = 64;  // elements of K: a line of 128 bytes of each row
-inline constexpr int kGemvMinDepth = 3;
-inline constexpr int kGemvMaxDepth = 8;  // stages under way per warp: 128 KB per SM
+inline constexpr int kGemvStage = 64;    // elements of K: a line of 128 bytes of each row
+inline constexpr int kGemvMinDepth = 3;  // stages under way per warp
 inline constexpr std::size_t kGemvMaxShared = 224 << 10;
 inline constexpr int kGemvTileRows = 16;
 inline constexpr int kGemvStageBytes = kGemvTileRows * kGemvStage * 2;  // of one warp
@@ -23,109 +24,172 @@ struct GemvArgs {
   const E* x;  ///< [m, k]; the residual where the norm was left to this kernel
   std::int64_t x_stride;
   int m, k;
-  int depth;                 ///< Stages under way per warp.
-  int units;                 ///< Rows, or pairs of rows, that the grid shares out.
+  int each, more;            ///< Units of a block; the first `more` blocks have one more.
   const float* norm_weight;  ///< Of the norm to apply to x, or null.
   const float* square_sums;  ///< [m, parts] of x
   int parts;
-  float eps;
+  float inverse_k, eps;
 };
 
-/// Lane r of the warp gets the factor of row r's norm.
+/// Whether the factor of a row's norm is applied to its results, so that nothing has to wait for
+/// it, or to x: the residual times the norm's weights alone can exceed what fp16 holds.
 template <typename E>
-__device__ float gemv_norm_factor(const GemvArgs<E>& args) {
-  constexpr int kLoads = 5;  // under way together: the parts of 160 blocks
-  const int lane = threadIdx.x % 32;
-  float factor = 0;
-  for (int row = 0; row < args.m; ++row) {
-    float sum = 0;
-    for (int base = 0; base < args.parts; base += 32 * kLoads) {
-      float part[kLoads];
-#pragma unroll
-      for (int i = 0; i < kLoads; ++i) {
-        const int at = base + i * 32 + lane;
-        part[i] = at < args.parts ? __ldcg(args.square_sums + row * args.parts + at) : 0.0f;
-      }
-#pragma unroll
-      for (int i = 0; i < kLoads; ++i) sum += part[i];
-    }
-    sum = warp_sum(sum);
-    if (lane == row) factor = rsqrtf(sum / args.k + args.eps);
-  }
-  return factor;
+inline constexpr bool kGemvScalesResults = __is_same(E, __nv_bfloat16);
+
+/// What is computed before is not put off until after the PDL wait, where latency is all that
+/// counts.
+template <typename V>
+__device__ __forceinline__ void gemv_settle(V& value) {
+  if constexpr (sizeof(V) == 8)
+    asm volatile("" : "+l"(value));
+  else
+    asm volatile("" : "+r"(value));
 }
 
-/// Brings the warp's part of x to shared memory, normed where that was left to this kernel: lines
-/// of 128 bytes, [stage][m] of them, whose pieces are exchanged by the row's number.
+/// The factors of the norms of some rows of x, by a warp.
+template <typename E>
+class GemvFactors {
+ public:
+  /// Before the PDL wait. None where no norm was left to this kernel.
+  __device__ GemvFactors(const GemvArgs<E>& args, int first, int rows)
+      : args_(args),
+        rows_(args.norm_weight == nullptr ? 0 : min(rows, args.m - first)),
+        from_(args.square_sums + first * args.parts + threadIdx.x % 32) {
+    gemv_settle(from_);
+  }
+  /// After it: has what the first row's takes on its way.
+  __device__ __forceinline__ void load_first() {
+    if (rows_ > 0) load(0);
+  }
+  /// Lane i gets that of the i-th of the rows, other lanes 1.
+  __device__ __forceinline__ float finish() {
+    const int lane = threadIdx.x % 32;
+    float factor = 1.0f;
+#pragma unroll 1
+    for (int row = 0; row < rows_; ++row) {
+      if (row > 0) load(row);
+      float sum = 0;
+#pragma unroll
+      for (int i = 0; i < kLoads; ++i) sum += part_[i];
+      for (int at = kLoads * 32; at + lane < args_.parts; at += 32)
+        sum += __ldcg(from_ + row * args_.parts + at);
+      sum = warp_sum(sum);
+      if (lane == row) factor = rsqrtf(sum * args_.inverse_k + args_.eps);
+    }
+    return factor;
+  }
+
+ private:
+  static constexpr int kLoads = 5;  ///< Under way together: the parts of 160 blocks.
+  __device__ __forceinline__ void load(int row) {
+    const int lane = threadIdx.x % 32;
+#pragma unroll
+    for (int i = 0; i < kLoads; ++i)
+      part_[i] = i * 32 + lane < args_.parts ? __ldcg(from_ + row * args_.parts + i * 32) : 0.0f;
+  }
+
+  const GemvArgs<E>& args_;
+  const int rows_;
+  const float* from_;
+  float part_[kLoads];
+};
+
+/// Brings the warp's part of x to shared memory, times the norm's weights where a norm was left to
+/// this kernel: lines of 128 bytes, [stage][m] of them, whose pieces are exchanged by the row's
+/// number. Copies are asynchronous, so that all of them are under way together, and counted by a
+/// barrier: groups of copies complete in order, behind those of W.
 template <typename E>
 class GemvStager {
  public:
-  /// Before the PDL wait: the norm's weights are constants.
-  __device__ GemvStager(const GemvArgs<E>& args, int stages)
-      : args_(args), m_(args.m), pieces_(stages * args.m * kPieces) {
-    if (args.norm_weight != nullptr) load_weights(0);
-  }
-  /// After it. `to`: lines of this warp.
-  __device__ void run(unsigned char* to) {
-    const bool norms = args_.norm_weight != nullptr;
-    float factors = 0;
-    for (int base = 0; base < pieces_; base += 32 * kBatch) {
-      Vec<E, 8> v[kBatch];
+  /// Before the PDL wait: the norm's weights are constants. `to`: lines of this warp. `arrived`:
+  /// of this warp.
+  __device__ GemvStager(const GemvArgs<E>& args, int stages, unsigned char* to,
+                        std::uint64_t* arrived)
+      : x_(args.x + first_k()),
+        weight_(args.norm_weight == nullptr ? nullptr : args.norm_weight + first_k()),
+        x_stride_(args.x_stride),
+        m_(args.m),
+        pieces_(static_cast<int>(stages * kPieces + 31 - threadIdx.x % 32) / 32),
+        to_(shared_address(to) + threadIdx.x % 32 / kPieces * args.m * 128),
+        arrived_(shared_address(arrived)) {
+    if (threadIdx.x % 32 == 0) barrier_init(arrived, 32);
+    if (weight_ != nullptr) {
 #pragma unroll
-      for (int b = 0; b < kBatch; ++b) {
-        const Place at(*this, base + b * 32);
-        uint4 bits = {0, 0, 0, 0};
-        if (at.inside)
-          bits = __ldcg(reinterpret_cast<const uint4*>(args_.x + at.row * args_.x_stride + at.k));
-        v[b] = *reinterpret_cast<const Vec<E, 8>*>(&bits);
-      }
-      if (norms && base == 0) factors = gemv_norm_factor(args_);  // while x is on its way
-      if (norms && base > 0) load_weights(base);
-#pragma unroll
-      for (int b = 0; b < kBatch; ++b) {
-        const Place at(*this, base + b * 32);
-        if (norms) {
-          const float factor = __shfl_sync(0xffffffffu, factors, at.row);
-#pragma unroll
-          for (int j = 0; j < 8; ++j)
-            v[b].at[j] = from_float<E>(to_float(v[b].at[j]) * factor * weights_[b].at[j]);
-        }
-        if (at.inside)
-          store_vec(reinterpret_cast<E*>(to + at.line * 128 + (at.piece ^ at.row) * 16), v[b]);
-      }
+      for (int i = 0; i < kHeld; ++i)
+        if (i < pieces_) weights_[i] = load_vec<float, 8>(weight_ + i * kStep);
     }
+    gemv_settle(x_);
+    gemv_settle(to_);
+    __syncwarp();
+  }
+  /// After it.
+  __device__ __forceinline__ void start() {
+    const E* from = x_;
+    std::uint32_t to = to_;
+    for (int i = 0; i < pieces_; ++i, from += kStep, to += 512 * m_)
+      for (int row = 0; row < m_; ++row) copy16_async(place(to, row), from + row * x_stride_);
+    asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(arrived_) : "memory");
+  }
+  /// Lane r has the factor of row r's norm, if it is one of x.
+  __device__ __forceinline__ void finish(float factors) {
+    barrier_wait(arrived_, 0);
+    if (weight_ == nullptr) return;
+    std::uint32_t to = to_;
+#pragma unroll
+    for (int i = 0; i < kHeld; ++i, to += 512 * m_)
+      if (__any_sync(0xffffffffu, i < pieces_)) weigh(i, to, weights_[i], factors);
+    for (int i = kHeld; __any_sync(0xffffffffu, i < pieces_); ++i, to += 512 * m_)
+      weigh(i, to, i < pieces_ ? load_vec<float, 8>(weight_ + i * kStep) : Vec<float, 8>{},
+            factors);
     __syncwarp();
   }
 
  private:
-  static constexpr int kPieces = 8, kBatch = 4;  ///< 16 bytes; under way together.
-  struct Place {
-    int line, row, piece, k;
-    bool inside;
-    __device__ Place(const GemvStager& s, int first) {
-      const int i = first + static_cast<int>(threadIdx.x) % 32;
-      const int warp = static_cast<int>(threadIdx.x) / 32;
-      inside = i < s.pieces_;
-      line = i / kPieces;
-      piece = i % kPieces;
-      const int stage = s.m_.divide(line);
-      row = line - stage * s.args_.m;
-      k = (stage * kGemvWarps + warp) * kGemvStage + piece * 8;
-    }
-  };
-  __device__ void load_weights(int base) {
+  static constexpr int kPieces = 8;  ///< Of 16 bytes, of a line.
+  static constexpr int kHeld = 2;    ///< A lane's pieces whose weights are there before the wait.
+  static constexpr int kStep =
+      32 / kPieces * kGemvWarps * kGemvStage;  ///< Of K, to the next piece.
+
+  __device__ static int first_k() {
+    const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    return (lane / kPieces * kGemvWarps + warp) * kGemvStage + lane % kPieces * 8;
+  }
+  __device__ static std::uint32_t place(std::uint32_t lines, int row) {
+    return lines + row * 128 + (threadIdx.x % kPieces ^ row) * 16;
+  }
+  /// The lane's i-th piece of all rows.
+  __device__ __forceinline__ void weigh(int i, std::uint32_t lines, const Vec<float, 8>& weights,
+                                        float factors) const {
+    for (int row = 0; row < m_; ++row) {
+      const float factor = kGemvScalesResults<E> ? 1.0f : __shfl_sync(0xffffffffu, factors, row);
+      if (i >= pieces_) continue;
+      const std::uint32_t at = place(lines, row);
+      std::uint32_t v[4];
+      asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];"
+                   : "=r"(v[0]), "=r"(v[1]), "=r"(v[2]), "=r"(v[3])
+                   : "r"(at)
+                   : "memory");
 #pragma unroll
-    for (int b = 0; b < kBatch; ++b) {
-      const Place at(*this, base + b * 32);
-      weights_[b] = {};
-      if (at.inside) weights_[b] = load_vec<float, 8>(args_.norm_weight + at.k);
+      for (int j = 0; j < 4; ++j) {
+        const float2 x = unpack2<E>(v[j]);
+        if constexpr (kGemvScalesResults<E>)
+          v[j] = pack2<E>(x.x * weights.at[2 * j], x.y * weights.at[2 * j + 1]);
+        else
+          v[j] = pack2<E>(x.x * factor * weights.at[2 * j], x.y * factor * weights.at[2 * j + 1]);
+      }
+      asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(at), "r"(v[0]), "r"(v[1]),
+                   "r"(v[2]), "r"(v[3])
+                   : "memory");
     }
   }
 
-  const GemvArgs<E>& args_;
-  const FastDivisor m_;
-  const int pieces_;
-  Vec<float, 8> weights_[kBatch];
+  const E* x_;
+  const float* const weight_;
+  const std::int64_t x_stride_;
+  const int m_, pieces_;  ///< Rows; pieces of this lane of each.
+  std::uint32_t to_;      ///< In shared memory: the lane's first line.
+  const std::uint32_t arrived_;
+  Vec<float, 8> weights_[kHeld];
 };
 
 }  // namespace tandem::kernels

@@ -10,10 +10,10 @@ namespace {
 /// tile.
 struct RopePairs {
   static constexpr int kUnits = 8;
-  int half;  ///< head_dim / 2
+  FastDivisor half;  ///< head_dim / 2
   __device__ int row(int unit, int r) const {
     const int j = unit + r % 8;
-    return j + (j / half + r / 8) * half;
+    return j + (half.divide(j) + r / 8) * half.by;
   }
 };
 
@@ -21,38 +21,45 @@ struct RopePairs {
 template <typename E>
 struct QkvGemvEpilogue {
   QkvEpilogue<E> e;
-  int position;  ///< Of the token of this thread.
-  float2 turn;   ///< Cosine and sine for the next sums.
-  E* cached;     ///< Its place in the cache, of the first key head.
+  FastDivisor half;  ///< head_dim / 2
+  int position;      ///< Of the token of this thread.
+  E* cached;         ///< Its place in the cache, of the first key head.
+  float2 turn;       ///< Cosine and sine for the next sums.
+  float2 bias;       ///< Of the next sums.
+  E* to;             ///< Their place, or null: nowhere.
 
   /// The step's rows are complete before the first layer starts.
-  __device__ void before_wait(int token, int) {
+  __device__ void before_wait(int token, int unit) {
     position = e.positions[token];
     if (position >= 0) cached = e.cached(token, position);
+    load(token, unit);
   }
   __device__ void start() const {}
-  __device__ void load(int, int unit) {
-    const int half = e.head_dim / 2, head = unit / half;
+  __device__ void load_first(int, int) const {}
+  __device__ void load(int token, int unit) {
+    const int head = half.divide(unit), i = unit - head * half.by;
+    const bool is_q = head < e.num_q_heads;
+    to = nullptr;
+    if (is_q)
+      to = e.q + token * e.q_stride + head * e.head_dim + i;
+    else if (position >= 0)
+      to = cached + (head - e.num_q_heads) * e.plane() + i;
     turn = {1.0f, 0.0f};
+    bias = {0.0f, 0.0f};
+    if (e.bias != nullptr) {
+      const float* from = e.bias + head * e.head_dim + i;
+      bias = {from[0], from[half.by]};
+    }
     if (e.cos == nullptr || head >= e.num_q_heads + e.num_kv_heads || position < 0) return;
-    const std::int64_t at = std::int64_t{position} * half + unit % half;
+    const std::int64_t at = std::int64_t{position} * half.by + i;
     turn = {e.cos[at], e.sin[at]};
   }
-  __device__ void operator()(int token, int unit, float low, float high) const {
-    const int half = e.head_dim / 2, head = unit / half, i = unit % half;
-    const bool is_q = head < e.num_q_heads;
-    if (position < 0 && !is_q) return;
-    if (e.bias != nullptr) {
-      low += e.bias[head * e.head_dim + i];
-      high += e.bias[head * e.head_dim + i + half];
-    }
-    const float x = low;
-    low = x * turn.x - high * turn.y;
-    high = high * turn.x + x * turn.y;
-    E* to = is_q ? e.q + token * e.q_stride + head * e.head_dim
-                 : cached + (head - e.num_q_heads) * e.plane();
-    to[i] = from_float<E>(position < 0 ? 0.0f : low);
-    to[i + half] = from_float<E>(position < 0 ? 0.0f : high);
+  __device__ void operator()(int, int, float low, float high) const {
+    if (to == nullptr) return;
+    low += bias.x;
+    high += bias.y;
+    to[0] = from_float<E>(position < 0 ? 0.0f : low * turn.x - high * turn.y);
+    to[half.by] = from_float<E>(position < 0 ? 0.0f : high * turn.x + low * turn.y);
   }
   __device__ void finish(int, int, int) const {}
 };
@@ -73,10 +80,10 @@ bool gemv_qkv(Context<Cuda>& ctx, const QkvArgs<T, Cuda>& args) {
     skinny_qkv(ctx, args);
     return true;
   }
-  QkvGemvEpilogue<cuda_t<T>> epilogue{};
-  epilogue.e = make_qkv_epilogue(args);
-  launch_gemv(ctx, gemv_args<T>(args.x, w, args.weight->rows() / 2, args.deferred), epilogue,
-              RopePairs{dim / 2});
+  const FastDivisor half(dim / 2);
+  const QkvGemvEpilogue<cuda_t<T>> epilogue{make_qkv_epilogue(args), half, {}, {}, {}, {}, {}};
+  launch_gemv(ctx, gemv_args<T>(args.x, w, args.deferred), args.weight->rows() / 2, epilogue,
+              RopePairs{half});
   return true;
 }
 

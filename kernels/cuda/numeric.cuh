@@ -61,7 +61,7 @@ inline bool aligned_to(const void* p, std::uintptr_t bytes) {
 struct FastDivisor {
   int by;
   unsigned inverse;  ///< 2^32 / by, rounded up; 0: by is 1.
-  __device__ explicit FastDivisor(int number)
+  __host__ __device__ explicit FastDivisor(int number)
       : by(number), inverse(number == 1 ? 0 : 0xffffffffu / static_cast<unsigned>(number) + 1) {}
   /// Exact for 0 <= i < 2^32 / by.
   __device__ int divide(int i) const {
