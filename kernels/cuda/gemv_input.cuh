@@ -120,14 +120,18 @@ class GemvStager {
     }
     gemv_settle(x_);
     gemv_settle(to_);
+    gemv_settle(arrived_);
     __syncwarp();
   }
   /// After it.
   __device__ __forceinline__ void start() {
-    const E* from = x_;
     std::uint32_t to = to_;
-    for (int i = 0; i < pieces_; ++i, from += kStep, to += 512 * m_)
-      for (int row = 0; row < m_; ++row) copy16_async(place(to, row), from + row * x_stride_);
+#pragma unroll 1
+    for (int i = 0; i < pieces_; ++i, to += 512 * m_) {
+      const E* from = x_ + i * kStep;
+#pragma unroll 1
+      for (int row = 0; row < m_; ++row, from += x_stride_) copy16_async(place(to, row), from);
+    }
     asm volatile("cp.async.mbarrier.arrive.noinc.shared::cta.b64 [%0];" ::"r"(arrived_) : "memory");
   }
   /// Lane r has the factor of row r's norm, if it is one of x.
@@ -136,11 +140,13 @@ class GemvStager {
     if (weight_ == nullptr) return;
     std::uint32_t to = to_;
 #pragma unroll
-    for (int i = 0; i < kHeld; ++i, to += 512 * m_)
-      if (__any_sync(0xffffffffu, i < pieces_)) weigh(i, to, weights_[i], factors);
-    for (int i = kHeld; __any_sync(0xffffffffu, i < pieces_); ++i, to += 512 * m_)
-      weigh(i, to, i < pieces_ ? load_vec<float, 8>(weight_ + i * kStep) : Vec<float, 8>{},
-            factors);
+    for (int i = 0; i < kHeld; ++i, to += 512 * m_) weigh(i < pieces_, to, weights_[i], factors);
+#pragma unroll 1
+    for (int i = kHeld; __any_sync(0xffffffffu, i < pieces_); ++i, to += 512 * m_) {
+      Vec<float, 8> weights{};
+      if (i < pieces_) weights = load_vec<float, 8>(weight_ + i * kStep);
+      weigh(i < pieces_, to, weights, factors);
+    }
     __syncwarp();
   }
 
@@ -157,28 +163,37 @@ class GemvStager {
   __device__ static std::uint32_t place(std::uint32_t lines, int row) {
     return lines + row * 128 + (threadIdx.x % kPieces ^ row) * 16;
   }
-  /// The lane's i-th piece of all rows.
-  __device__ __forceinline__ void weigh(int i, std::uint32_t lines, const Vec<float, 8>& weights,
-                                        float factors) const {
-    for (int row = 0; row < m_; ++row) {
-      const float factor = kGemvScalesResults<E> ? 1.0f : __shfl_sync(0xffffffffu, factors, row);
-      if (i >= pieces_) continue;
-      const std::uint32_t at = place(lines, row);
-      std::uint32_t v[4];
-      asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];"
-                   : "=r"(v[0]), "=r"(v[1]), "=r"(v[2]), "=r"(v[3])
-                   : "r"(at)
-                   : "memory");
+  /// One of the lane's pieces, if it is there, of all rows.
+  __device__ __forceinline__ void weigh(bool is_there, std::uint32_t lines,
+                                        const Vec<float, 8>& weights, float factors) const {
+    if (m_ == 1) return weigh_rows<1>(is_there, lines, 0, weights, factors);
+#pragma unroll 1
+    for (int row = 0; row < m_; row += 4) weigh_rows<4>(is_there, lines, row, weights, factors);
+  }
+  template <int kRows>
+  __device__ __forceinline__ void weigh_rows(bool is_there, std::uint32_t lines, int first,
+                                             const Vec<float, 8>& weights, float factors) const {
+    std::uint32_t v[kRows][4];
+#pragma unroll
+    for (int r = 0; r < kRows; ++r)
+      if (is_there && first + r < m_)
+        asm volatile("ld.shared.v4.b32 {%0, %1, %2, %3}, [%4];"
+                     : "=r"(v[r][0]), "=r"(v[r][1]), "=r"(v[r][2]), "=r"(v[r][3])
+                     : "r"(place(lines, first + r))
+                     : "memory");
+#pragma unroll
+    for (int r = 0; r < kRows; ++r) {
+      float factor = 1.0f;
+      if constexpr (!kGemvScalesResults<E>)
+        factor = __shfl_sync(0xffffffffu, factors, (first + r) % 32);
+      if (!is_there || first + r >= m_) continue;
 #pragma unroll
       for (int j = 0; j < 4; ++j) {
-        const float2 x = unpack2<E>(v[j]);
-        if constexpr (kGemvScalesResults<E>)
-          v[j] = pack2<E>(x.x * weights.at[2 * j], x.y * weights.at[2 * j + 1]);
-        else
-          v[j] = pack2<E>(x.x * factor * weights.at[2 * j], x.y * factor * weights.at[2 * j + 1]);
+        const float2 x = unpack2<E>(v[r][j]);
+        v[r][j] = pack2<E>(x.x * factor * weights.at[2 * j], x.y * factor * weights.at[2 * j + 1]);
       }
-      asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(at), "r"(v[0]), "r"(v[1]),
-                   "r"(v[2]), "r"(v[3])
+      asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};" ::"r"(place(lines, first + r)),
+                   "r"(v[r][0]), "r"(v[r][1]), "r"(v[r][2]), "r"(v[r][3])
                    : "memory");
     }
   }
@@ -188,7 +203,7 @@ class GemvStager {
   const std::int64_t x_stride_;
   const int m_, pieces_;  ///< Rows; pieces of this lane of each.
   std::uint32_t to_;      ///< In shared memory: the lane's first line.
-  const std::uint32_t arrived_;
+  std::uint32_t arrived_;
   Vec<float, 8> weights_[kHeld];
 };
 
