@@ -84,20 +84,20 @@ __global__ void __launch_bounds__(kGemvThreads, 1)
   const int column = static_cast<int>(threadIdx.x) / kUnits;
   const int first = begin + static_cast<int>(threadIdx.x) % kUnits;
   const bool is_mine = column < args.m && first < end;
-  constexpr bool kScalesResults = kGemvScalesResults<E>;
+  constexpr bool kNorms = Epilogue::kNorms, kScalesResults = kGemvScalesResults<E>;
   constexpr int kColumns = 32 / kUnits;  // that a warp makes results of
   GemvFactors<E> factors(args, kScalesResults ? warp * kColumns : 0,
                          kScalesResults ? kColumns : args.m);
-  GemvStager<E> stager(args, stages, x, arrived + warp);
+  GemvStager<E, kNorms> stager(args, stages, x, arrived + warp);
   GemvLane lane(ring, x, args.m);
   if (is_mine) epilogue.before_wait(column, first);
   pdl_wait();
 
   stager.start();
-  factors.load_first();
+  if (kNorms) factors.load_first();
   epilogue.start();
   if (is_mine) epilogue.load_first(column, first);
-  stager.finish(kScalesResults ? 1.0f : factors.finish());
+  stager.finish(kNorms && !kScalesResults ? factors.finish() : 1.0f);
   float factor = 1.0f;
   int slot = 0;
   const auto take = [&](auto count, float(&even)[4], float(&odd)[4]) {
@@ -122,7 +122,7 @@ __global__ void __launch_bounds__(kGemvThreads, 1)
       take(std::integral_constant<int, 2>{}, even, odd);
     if (stages % 2 == 1) take(std::integral_constant<int, 1>{}, even, odd);
     lane.rewind(stages);
-    if (kScalesResults && unit == begin)
+    if (kNorms && kScalesResults && unit == begin)
       factor = __shfl_sync(0xffffffffu, factors.finish(), threadIdx.x % 32 / kUnits);
 #pragma unroll
     for (int r = 0; r < 4; ++r) even[r] += odd[r];
@@ -137,6 +137,7 @@ struct GemvStore {
   Out* y;
   std::int64_t y_stride;
   float scale, softcap;
+  static constexpr bool kNorms = false;
   __device__ void before_wait(int, int) const {}
   __device__ void start() const {}
   __device__ void load_first(int, int) const {}

@@ -21,6 +21,7 @@ struct AddNormEpilogue {
   E* at = nullptr;   ///< Its place.
   const float* bias_at = nullptr;
 
+  static constexpr bool kNorms = false;
   __device__ void before_wait(int column, int unit) {
     at = residual + column * residual_stride + unit;
     if (bias != nullptr) bias_at = bias + unit;
@@ -63,6 +64,7 @@ struct ReduceAddNormEpilogue {
   std::uint32_t epoch;
   std::int64_t mine;  ///< This rank's part of the exchange's half of the peers' memory.
 
+  static constexpr bool kNorms = false;
   __device__ void before_wait(int, int) const {}
   __device__ void load_first(int, int) const {}
   __device__ void load(int, int) const {}

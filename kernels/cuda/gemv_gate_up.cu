@@ -13,6 +13,8 @@ struct GateUpEpilogue {
   std::int64_t out_stride;
   const float* bias;
   GateActivation activation;
+
+  static constexpr bool kNorms = true;
   __device__ void before_wait(int, int) const {}
   __device__ void start() const {}
   __device__ void load_first(int, int) const {}

@@ -16,6 +16,7 @@ struct HeadEpilogue {
   RowSampling row;  ///< Of this thread.
   BestSearch search;
 
+  static constexpr bool kNorms = true;
   /// Rows and slots of a step are complete before its first layer starts.
   __device__ void before_wait(int sample, int) { row = row_sampling(shard, sample); }
   __device__ void start() const {}

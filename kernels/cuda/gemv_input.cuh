@@ -98,7 +98,7 @@ class GemvFactors {
 /// this kernel: lines of 128 bytes, [stage][m] of them, whose pieces are exchanged by the row's
 /// number. Copies are asynchronous, so that all of them are under way together, and counted by a
 /// barrier: groups of copies complete in order, behind those of W.
-template <typename E>
+template <typename E, bool kNorms>
 class GemvStager {
  public:
   /// Before the PDL wait: the norm's weights are constants. `to`: lines of this warp. `arrived`:
@@ -113,7 +113,7 @@ class GemvStager {
         to_(shared_address(to) + threadIdx.x % 32 / kPieces * args.m * 128),
         arrived_(shared_address(arrived)) {
     if (threadIdx.x % 32 == 0) barrier_init(arrived, 32);
-    if (weight_ != nullptr) {
+    if (kNorms && weight_ != nullptr) {
 #pragma unroll
       for (int i = 0; i < kHeld; ++i)
         if (i < pieces_) weights_[i] = load_vec<float, 8>(weight_ + i * kStep);
@@ -137,7 +137,7 @@ class GemvStager {
   /// Lane r has the factor of row r's norm, if it is one of x.
   __device__ __forceinline__ void finish(float factors) {
     barrier_wait(arrived_, 0);
-    if (weight_ == nullptr) return;
+    if (!kNorms || weight_ == nullptr) return;
     std::uint32_t to = to_;
 #pragma unroll
     for (int i = 0; i < kHeld; ++i, to += 512 * m_) weigh(i < pieces_, to, weights_[i], factors);

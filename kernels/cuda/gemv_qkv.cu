@@ -28,6 +28,7 @@ struct QkvGemvEpilogue {
   float2 bias;       ///< Of the next sums.
   E* to;             ///< Their place, or null: nowhere.
 
+  static constexpr bool kNorms = true;
   /// The step's rows are complete before the first layer starts.
   __device__ void before_wait(int token, int unit) {
     position = e.positions[token];
