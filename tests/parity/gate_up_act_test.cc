@@ -49,14 +49,15 @@ TEST_F(GateUpAct, EqualsTheCpu) {
 
 /// A projection that may leave its norm to the matmul after it.
 template <typename T>
-void compare_deferred(std::int64_t rows, std::int64_t hidden, std::int64_t k) {
+void compare_deferred(std::int64_t rows, std::int64_t hidden, std::int64_t k,
+                      float residual_size = 2.0f) {
   auto& [cpu, cuda] = Devices::get();
   const std::int64_t intermediate = 192;
   const MirrorWeight<T> down(cpu, cuda, hidden, k, 1), up(cpu, cuda, 2 * intermediate, hidden, 2);
   Mirror<T> x(cuda, normal<T>(rows * k, 1.0f, 3)),
-      residual(cuda, normal<T>(rows * hidden, 2.0f, 4)), branch(cuda, poison<T>(rows * hidden)),
-      normed(cuda, poison<T>(rows * hidden)), scratch(cuda, poison<T>(rows * 2 * intermediate)),
-      out(cuda, poison<T>(rows * intermediate));
+      residual(cuda, normal<T>(rows * hidden, residual_size, 4)),
+      branch(cuda, poison<T>(rows * hidden)), normed(cuda, poison<T>(rows * hidden)),
+      scratch(cuda, poison<T>(rows * 2 * intermediate)), out(cuda, poison<T>(rows * intermediate));
   Mirror<float> norm(cuda, normal<float>(hidden, 1.0f, 5));
   const auto run = [&]<typename D>(Context<D>& ctx) {
     DeferredNorm<T, D> deferred;
@@ -89,6 +90,13 @@ TEST_F(GateUpAct, AppliesTheNormLeftToIt) {
       compare_deferred<T>(rows, 576, 320);
       compare_deferred<T>(rows, 8320, 64);
     }
+  });
+}
+
+/// Residuals whose products with the norm's weights are more than half precision holds.
+TEST_F(GateUpAct, AppliesTheNormOfLargeResiduals) {
+  for_each_type([]<typename T>() {
+    for (const std::int64_t rows : {1, 3, 8}) compare_deferred<T>(rows, 4096, 64, 1e4f);
   });
 }
 
