@@ -6,20 +6,24 @@
 // operand, its 8 columns are the rows of x. The 8 warps take turns along K: a warp copies stages of
 // 16 rows x 128 bytes (whole lines) into its own ring in shared memory, and what the block has
 // under way is a contiguous piece of each row, which memory delivers faster than scattered lines.
-// No barrier but of the warp, no conversion; ldmatrix reads both operands as mma wants them, from
-// lines whose 16-byte pieces are exchanged by the row's number, so that no banks collide. What a
-// warp does per stage has to stay short: its latency, eight stages of it per tile, is what bounds
-// the rate once memory does not.
+// No barrier but of the warp, no conversion; ldmatrix reads both operands as mma wants them. What a
+// warp does per stage has to stay short: its latency is what bounds the rate once memory does not.
+// So the ring's depth is a constant of the kernel, two stages are taken at once, and rows that a
+// share does not have are not copied.
 //
-// `depth` stages are under way per warp, across tile borders, and the first of them start before
+// `kDepth` stages are under way per warp, across tile borders, and the first of them start before
 // the PDL wait, because weights depend on no kernel: a block is made when an SM's block of the
 // kernel before ends, and its ring fills while the last blocks of that one end and their results
-// travel.
+// travel. From the wait on every instruction counts, five times a layer: addresses, constants and
+// the places of results are settled before it, x comes in copies that are all under way together,
+// and the factor of a norm that was left to this kernel is applied to the results.
 //
-// An epilogue gets complete sums and decides what they become (GemvStore is the plain one). A
-// thread gets the sums of one row of x: `before_wait` may read the step's rows and constants for
-// the first of them, `load` what each needs, ahead of its call; `start` and `finish` are called by
-// all threads, after the wait and when the block's share, units [begin, end), is done.
+// An epilogue gets complete sums and decides what they become (GemvStore is the plain one);
+// `kNorms` says whether a norm may have been left to it. A thread gets the sums of one row of x, a
+// tile further with each: `before_wait` may read the step's rows and constants for the first of
+// them, `load_first` is called after the wait and `load` before each of the others; `start` and
+// `finish` are called by all threads, after the wait and when the block's share, units
+// [begin, end), is done.
 #pragma once
 
 #include <algorithm>
