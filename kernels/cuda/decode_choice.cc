@@ -31,27 +31,35 @@ std::uint64_t nanoseconds(float us) {
 
 const char* cuda_revision() { return kCudaRevision; }
 
-std::optional<bool> DecodeChoice::kept(const MatmulShape& shape) const {
+std::optional<DecodeKernel> DecodeChoice::kept(const MatmulShape& shape) const {
   const auto times = times_.find(shape);
   if (!times) return std::nullopt;
-  const auto [own, library] = *times;
-  return own > 0 && own <= library + nanoseconds(fused_gain_us(shape));
+  const auto [gemv, skinny, library] = *times;
+  const bool takes_skinny = skinny > 0 && (gemv == 0 || skinny < gemv);
+  const std::uint64_t own = takes_skinny ? skinny : gemv;
+  if (own == 0 || own > library + nanoseconds(fused_gain_us(shape))) return DecodeKernel::kLibrary;
+  return takes_skinny ? DecodeKernel::kSkinny : DecodeKernel::kGemv;
 }
 
-bool DecodeChoice::streaming(Context<Cuda>& ctx, bool tuning, const MatmulShape& shape,
-                             const void* x, const void* w, void* y) {
+DecodeKernel DecodeChoice::kernel(Context<Cuda>& ctx, bool tuning, const MatmulShape& shape,
+                                  const void* x, const void* w, void* y) {
   if (const auto choice = kept(shape)) return *choice;
-  if (!tuning || ctx.compute().capturing()) return shape.m <= kUntimedRows;
+  if (!tuning || ctx.compute().capturing())
+    return shape.m <= kUntimedRows && can_gemv(ctx, shape, x, w) ? DecodeKernel::kGemv
+                                                                 : DecodeKernel::kLibrary;
   ColdTimer timer(ctx);
   const auto library = timer.median_us([&] {
     ctx.cublaslt().matmul(ctx, shape, x, w, y);
     return true;
   });
-  const auto own = timer.median_us([&] { return launch_streaming(ctx, shape, x, w, y); });
-  log_debug("matmul m ", shape.m, " n ", shape.n, " k ", shape.k, ": streaming ", own.value_or(NAN),
-            " us, cuBLASLt ", *library, " us");
-  times_.insert(shape,
-                {own ? std::max<std::uint64_t>(nanoseconds(*own), 1) : 0, nanoseconds(*library)});
+  const auto own = [&](DecodeKernel kernel) {
+    const auto us = timer.median_us([&] { return launch_streaming(ctx, kernel, shape, x, w, y); });
+    return us ? std::max<std::uint64_t>(nanoseconds(*us), 1) : 0;
+  };
+  const std::uint64_t gemv = own(DecodeKernel::kGemv), skinny = own(DecodeKernel::kSkinny);
+  log_debug("matmul m ", shape.m, " n ", shape.n, " k ", shape.k, ": streaming ", gemv,
+            " ns, skinny ", skinny, " ns (0: cannot), cuBLASLt ", *library, " us");
+  times_.insert(shape, {gemv, skinny, nanoseconds(*library)});
   times_.save();
   ++num_timed_;
   return *kept(shape);

@@ -7,61 +7,74 @@
 
 namespace tandem::kernels {
 
-bool can_stream(Context<Cuda>& ctx, const MatmulShape& shape, const void* x, const void* w) {
-  if (ctx.options().decode_matmul == DecodeMatmul::kCublasLt) return false;
-  if (skinny_fits(shape, x, w)) return true;
-  return shape.m >= 1 && gemv_fits(shape.m, shape.k) && shape.k % kGemvStage == 0 &&
-         shape.x_stride % 8 == 0 && aligned_to(x, 16) && aligned_to(w, 16);
+bool can_gemv(Context<Cuda>& ctx, const MatmulShape& shape, const void* x, const void* w) {
+  return ctx.options().decode_matmul != DecodeMatmul::kCublasLt && shape.m >= 1 &&
+         shape.m <= kGemvMaxRows &&
+         gemv_shared_bytes(shape.m, shape.k, kGemvMinDepth) <= kGemvMaxShared &&
+         shape.k % kGemvStage == 0 && shape.x_stride % 8 == 0 && aligned_to(x, 16) &&
+         aligned_to(w, 16);
 }
 
-bool streams_weights(Context<Cuda>& ctx, const MatmulShape& shape, const void* x, const void* w,
-                     void* y) {
-  if (!can_stream(ctx, shape, x, w)) return false;
-  if (ctx.options().decode_matmul == DecodeMatmul::kStreaming) return true;
-  return ctx.cublaslt().prefers_streaming(ctx, shape, x, w, y);
+bool can_skinny(Context<Cuda>& ctx, const MatmulShape& shape, const void* x, const void* w) {
+  return ctx.options().decode_matmul != DecodeMatmul::kCublasLt && skinny_fits(shape, x, w);
 }
 
-bool gemv_fits(std::int64_t m, std::int64_t k) {
-  return m <= kGemvMaxRows && gemv_shared_bytes(m, k, kGemvMinDepth) <= kGemvMaxShared;
+DecodeKernel decode_kernel(Context<Cuda>& ctx, const MatmulShape& shape, const void* x,
+                           const void* w, void* y) {
+  const bool gemv = can_gemv(ctx, shape, x, w), skinny = can_skinny(ctx, shape, x, w);
+  if (!gemv && !skinny) return DecodeKernel::kLibrary;
+  switch (ctx.options().decode_matmul) {
+    case DecodeMatmul::kStreaming:
+      return gemv ? DecodeKernel::kGemv : DecodeKernel::kSkinny;
+    case DecodeMatmul::kSkinny:
+      return skinny ? DecodeKernel::kSkinny : DecodeKernel::kGemv;
+    default:
+      return ctx.cublaslt().decode_kernel(ctx, shape, x, w, y);
+  }
 }
 
 namespace {
 
 template <typename T, typename Out>
-bool stream(Context<Cuda>& ctx, const MatmulShape& shape, const void* x, const void* w, void* y,
-            float scale, float softcap) {
+bool stream(Context<Cuda>& ctx, DecodeKernel kernel, const MatmulShape& shape, const void* x,
+            const void* w, void* y, float scale, float softcap) {
   TensorView<const T, Cuda> from(static_cast<const T*>(x), shape.m, shape.k);
   from.stride = shape.x_stride;
-  if (shape.m > kGemvMaxRows) {
+  if (kernel == DecodeKernel::kLibrary) return false;
+  if (kernel == DecodeKernel::kSkinny) {
     TensorView<Out, Cuda> to(static_cast<Out*>(y), shape.m, shape.n);
     to.stride = shape.y_stride;
     skinny(ctx, from, static_cast<const T*>(w), to, scale, softcap);
     return true;
   }
   const GemvStore<cuda_t<Out>> store{static_cast<cuda_t<Out>*>(y), shape.y_stride, scale, softcap};
-  const auto args = gemv_args<T>(from, static_cast<const T*>(w), nullptr);
-  launch_gemv<GemvRows>(ctx, args, shape.n, store);
+  launch_gemv<GemvRows>(ctx, gemv_args<T>(from, static_cast<const T*>(w), nullptr), shape.n, store);
   return true;
+}
+
+template <typename T>
+bool stream_plain(Context<Cuda>& ctx, DecodeKernel kernel, const MatmulShape& shape, const void* x,
+                  const void* w, void* y) {
+  return shape.out == DType::kF32 ? stream<T, float>(ctx, kernel, shape, x, w, y, 1.0f, 0.0f)
+                                  : stream<T, T>(ctx, kernel, shape, x, w, y, 1.0f, 0.0f);
 }
 
 }  // namespace
 
-bool launch_streaming(Context<Cuda>& ctx, const MatmulShape& shape, const void* x, const void* w,
-                      void* y) {
-  const bool floats = shape.out == DType::kF32;
-  if (shape.in == DType::kBF16)
-    return floats ? stream<BFloat16, float>(ctx, shape, x, w, y, 1.0f, 0.0f)
-                  : stream<BFloat16, BFloat16>(ctx, shape, x, w, y, 1.0f, 0.0f);
-  return floats ? stream<Float16, float>(ctx, shape, x, w, y, 1.0f, 0.0f)
-                : stream<Float16, Float16>(ctx, shape, x, w, y, 1.0f, 0.0f);
+bool launch_streaming(Context<Cuda>& ctx, DecodeKernel kernel, const MatmulShape& shape,
+                      const void* x, const void* w, void* y) {
+  if (kernel == DecodeKernel::kGemv ? !can_gemv(ctx, shape, x, w) : !can_skinny(ctx, shape, x, w))
+    return false;
+  return shape.in == DType::kBF16 ? stream_plain<BFloat16>(ctx, kernel, shape, x, w, y)
+                                  : stream_plain<Float16>(ctx, kernel, shape, x, w, y);
 }
 
 template <typename T, typename Out>
 bool gemv(Context<Cuda>& ctx, TensorView<const T, Cuda> x, const T* w, TensorView<Out, Cuda> y,
           float scale, float softcap) {
   const MatmulShape shape = matmul_shape(x, y);
-  return streams_weights(ctx, shape, x.data, w, y.data) &&
-         stream<T, Out>(ctx, shape, x.data, w, y.data, scale, softcap);
+  const DecodeKernel kernel = decode_kernel(ctx, shape, x.data, w, y.data);
+  return stream<T, Out>(ctx, kernel, shape, x.data, w, y.data, scale, softcap);
 }
 
 template bool gemv(Context<Cuda>&, TensorView<const BFloat16, Cuda>, const BFloat16*,

@@ -165,7 +165,7 @@ inline std::size_t gemv_shared_bytes(std::int64_t m, std::int64_t k, int depth) 
                                   stages * kGemvStage * m * 2);
 }
 
-/// Of x [m, k]; where `deferred` holds a norm, x is what it is of.
+/// Of x [m, k]; where `deferred` holds a norm without its weight, x is what it is of.
 template <typename T>
 GemvArgs<cuda_t<T>> gemv_args(const TensorView<const T, Cuda>& x, const T* w,
                               const DeferredNorm<T, Cuda>* deferred) {
@@ -177,9 +177,11 @@ GemvArgs<cuda_t<T>> gemv_args(const TensorView<const T, Cuda>& x, const T* w,
   args.k = static_cast<int>(x.cols);
   args.inverse_k = 1.0f / static_cast<float>(x.cols);
   if (deferred == nullptr || deferred->parts == 0) return args;
-  args.x = to_cuda(deferred->residual.data);
-  args.x_stride = deferred->residual.stride;
-  args.norm_weight = deferred->norm.weight;
+  if (!deferred->weighted) {
+    args.x = to_cuda(deferred->residual.data);
+    args.x_stride = deferred->residual.stride;
+    args.norm_weight = deferred->norm.weight;
+  }
   args.eps = deferred->norm.eps;
   args.square_sums = deferred->square_sums;
   args.parts = deferred->parts;

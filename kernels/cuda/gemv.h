@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// The matmuls of up to 64 rows behind the seams, with what follows fused into their epilogues: up
-// to 8 rows by a streaming kernel (gemv.cuh), more by a skinny one (skinny.cuh).
+// The matmuls of up to 64 rows behind the seams, with what follows fused into their epilogues: by a
+// streaming kernel for up to 8 rows (gemv.cuh), or by a skinny one (skinny.cuh), which is for more
+// but is the faster one with 3 to 8 rows of a long K, too.
 // Every function returns false, with nothing enqueued, when the shape is not one of its own or when
 // `CudaOptions::decode_matmul` says cublaslt: the caller then takes the general path. T is a 2-byte
 // type. All may be captured; none allocates.
 #pragma once
 
 #include "kernels/add_norm.h"
+#include "kernels/cuda/decode_choice.h"
 #include "kernels/cuda/matmul_cache.h"
 #include "kernels/cuda/peer_view.h"
 #include "kernels/device/cuda/context.h"
@@ -66,24 +68,30 @@ MatmulShape matmul_shape(const TensorView<const T, Cuda>& x, const TensorView<Ou
   return shape;
 }
 
-/// Whether a streaming kernel can multiply this, and the option does not forbid it.
-bool can_stream(Context<Cuda>& ctx, const MatmulShape& shape, const void* x, const void* w);
-/// Whether it can, and the option and the choice of the GPU say so.
+/// Whether a kernel of ours can multiply this, and the option does not forbid it: up to 8 rows if
+/// one SM holds x, or `skinny_fits`.
+bool can_gemv(Context<Cuda>& ctx, const MatmulShape& shape, const void* x, const void* w);
+bool can_skinny(Context<Cuda>& ctx, const MatmulShape& shape, const void* x, const void* w);
+/// The kernel that multiplies this, as the option and the choice of the GPU say.
 /// y is the plain product's place, written when the choice is made by timing.
-bool streams_weights(Context<Cuda>& ctx, const MatmulShape& shape, const void* x, const void* w,
-                     void* y);
-/// The same for an op to which a norm may have been left: without a streaming kernel that norm
-/// would be a kernel more, so that the choice was made when it was left.
+DecodeKernel decode_kernel(Context<Cuda>& ctx, const MatmulShape& shape, const void* x,
+                           const void* w, void* y);
+/// The same for an op to which a norm may have been left: the library would need that norm as a
+/// kernel more, so that the choice against it was made when the norm was left.
 template <typename T>
-bool streams_with_norm(Context<Cuda>& ctx, const MatmulShape& shape, const void* x, const void* w,
-                       void* y, const DeferredNorm<T, Cuda>* deferred) {
-  if (deferred != nullptr && deferred->parts > 0) return can_stream(ctx, shape, x, w);
-  return streams_weights(ctx, shape, x, w, y);
+DecodeKernel decode_kernel_with_norm(Context<Cuda>& ctx, const MatmulShape& shape, const void* x,
+                                     const void* w, void* y,
+                                     const DeferredNorm<T, Cuda>* deferred) {
+  const bool due = deferred != nullptr && deferred->parts > 0;
+  if (!due || deferred->weighted) {
+    const DecodeKernel choice = decode_kernel(ctx, shape, x, w, y);
+    if (!due || choice != DecodeKernel::kLibrary) return choice;
+    if (can_skinny(ctx, shape, x, w) && shape.m > kGemvMaxRows) return DecodeKernel::kSkinny;
+  }
+  return can_gemv(ctx, shape, x, w) ? DecodeKernel::kGemv : DecodeKernel::kLibrary;
 }
-/// The plain product with a streaming kernel, whatever the choice; false when it cannot.
-bool launch_streaming(Context<Cuda>& ctx, const MatmulShape& shape, const void* x, const void* w,
-                      void* y);
-/// Whether x has at most 8 rows and one SM holds it.
-bool gemv_fits(std::int64_t m, std::int64_t k);
+/// The plain product with one of ours, whatever the choice; false when it cannot.
+bool launch_streaming(Context<Cuda>& ctx, DecodeKernel kernel, const MatmulShape& shape,
+                      const void* x, const void* w, void* y);
 
 }  // namespace tandem::kernels

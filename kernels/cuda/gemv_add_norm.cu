@@ -6,7 +6,9 @@
 namespace tandem::kernels {
 namespace {
 
-/// Adds sums to the residual and keeps each block's share of the squares of its rows.
+/// Adds sums to the residual; for the norm that is left to the next matmul, keeps each block's
+/// share of the squares of its rows and, but in half precision (`kGemvScalesResults`), the residual
+/// times the norm's weight.
 template <typename E>
 struct AddNormEpilogue {
   E* residual;
@@ -15,22 +17,31 @@ struct AddNormEpilogue {
   float scale;
   float* square_sums;  ///< [m, blocks], or null.
   int m;
+  const float* weight;  ///< Of that norm, or null.
+  E* weighted;
+  std::int64_t weighted_stride;
   float square = 0;  ///< Of this thread's sums.
   E loaded{};        ///< The residual that the next sum is added to.
   float added = 0;   ///< Its bias, scaled.
+  float weighs = 0;  ///< Its weight.
   E* at = nullptr;   ///< Its place.
-  const float* bias_at = nullptr;
+  E* weighted_at = nullptr;
+  const float *bias_at = nullptr, *weight_at = nullptr;
 
   static constexpr bool kNorms = false;
   __device__ void before_wait(int column, int unit) {
     at = residual + column * residual_stride + unit;
     if (bias != nullptr) bias_at = bias + unit;
+    if (weight == nullptr) return;
+    weighted_at = weighted + column * weighted_stride + unit;
+    weight_at = weight + unit;
+    weighs = *weight_at;
   }
   __device__ void start() const {}
-  __device__ void load_first(int, int) { load(0, 0); }
+  __device__ void load_first(int, int) { load_residual(); }
   __device__ void load(int, int) {
-    loaded = *at;
-    if (bias_at != nullptr) added = scale * *bias_at;
+    load_residual();
+    if (weight_at != nullptr) weighs = *weight_at;
   }
   /// A thread's units come in steps of a tile.
   __device__ void operator()(int, int, float sum, float) {
@@ -39,6 +50,10 @@ struct AddNormEpilogue {
     square += to_float(value) * to_float(value);
     at += GemvRows::kUnits;
     if (bias_at != nullptr) bias_at += GemvRows::kUnits;
+    if (weight_at == nullptr) return;
+    *weighted_at = from_float<E>(to_float(value) * weighs);
+    weighted_at += GemvRows::kUnits;
+    weight_at += GemvRows::kUnits;
   }
   __device__ void finish(int column, int, int) {
     if (square_sums == nullptr) return;
@@ -47,6 +62,12 @@ struct AddNormEpilogue {
       square += __shfl_xor_sync(0xffffffffu, square, mask);
     if (column < m && threadIdx.x % GemvRows::kUnits == 0)
       square_sums[column * gridDim.x + blockIdx.x] = square;
+  }
+
+ private:
+  __device__ void load_residual() {
+    loaded = *at;
+    if (bias_at != nullptr) added = scale * *bias_at;
   }
 };
 
@@ -136,8 +157,14 @@ AddNormEpilogue<cuda_t<T>> make_epilogue(Context<Cuda>& ctx, const AddNormArgs<T
   epilogue.m = static_cast<int>(args.residual.rows);
   if (args.deferred == nullptr || args.next_norm.weight == nullptr) return epilogue;
   epilogue.square_sums = ctx.square_sums().data;
-  *args.deferred = {args.residual, args.normed, args.next_norm, epilogue.square_sums,
-                    ctx.num_sms()};
+  constexpr bool kWeighs = kGemvScalesResults<cuda_t<T>>;
+  if (kWeighs) {
+    epilogue.weight = args.next_norm.weight;
+    epilogue.weighted = to_cuda(args.normed.data);
+    epilogue.weighted_stride = args.normed.stride;
+  }
+  *args.deferred = {args.residual,        args.normed,   args.next_norm,
+                    epilogue.square_sums, ctx.num_sms(), kWeighs};
   return epilogue;
 }
 
@@ -162,9 +189,10 @@ void norm_now(Context<Cuda>& ctx, const AddNormArgs<T, Cuda>& args, bool deferre
 template <typename T>
 bool gemv_add_norm(Context<Cuda>& ctx, TensorView<const T, Cuda> x, const T* w,
                    TensorView<T, Cuda> scratch, const AddNormArgs<T, Cuda>& args) {
-  if (!can_add(args) || !streams_weights(ctx, matmul_shape(x, scratch), x.data, w, scratch.data))
-    return false;
-  if (x.rows > kGemvMaxRows) {
+  if (!can_add(args)) return false;
+  const DecodeKernel kernel = decode_kernel(ctx, matmul_shape(x, scratch), x.data, w, scratch.data);
+  if (kernel == DecodeKernel::kLibrary) return false;
+  if (kernel == DecodeKernel::kSkinny) {
     norm_now(ctx, args, skinny_add_norm(ctx, x, w, args));
     return true;
   }
@@ -177,9 +205,9 @@ bool gemv_add_norm(Context<Cuda>& ctx, TensorView<const T, Cuda> x, const T* w,
 template <typename T>
 bool can_gemv_reduce(Context<Cuda>& ctx, TensorView<const T, Cuda> x, const T* w,
                      TensorView<T, Cuda> scratch, const AddNormArgs<T, Cuda>& args) {
-  return can_add(args) && x.rows <= kGemvMaxRows && ctx.num_sms() <= kMaxSumsBlocks &&
+  return can_add(args) && ctx.num_sms() <= kMaxSumsBlocks &&
          args.residual.rows * args.residual.cols <= PeerLayout::kSums &&
-         can_stream(ctx, matmul_shape(x, scratch), x.data, w);
+         can_gemv(ctx, matmul_shape(x, scratch), x.data, w);
 }
 
 template <typename T>

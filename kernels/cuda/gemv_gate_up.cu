@@ -34,10 +34,10 @@ struct GateUpEpilogue {
 template <typename T>
 bool gemv_gate_up(Context<Cuda>& ctx, const GateUpArgs<T, Cuda>& args) {
   const T* w = args.weight->data();
-  if (!streams_with_norm(ctx, matmul_shape(args.x, args.scratch), args.x.data, w, args.scratch.data,
-                         args.deferred))
-    return false;
-  if (args.x.rows > kGemvMaxRows) {
+  const DecodeKernel kernel = decode_kernel_with_norm(
+      ctx, matmul_shape(args.x, args.scratch), args.x.data, w, args.scratch.data, args.deferred);
+  if (kernel == DecodeKernel::kLibrary) return false;
+  if (kernel == DecodeKernel::kSkinny) {
     skinny_gate_up(ctx, args);
     return true;
   }

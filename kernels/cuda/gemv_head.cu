@@ -45,8 +45,10 @@ bool gemv_head(Context<Cuda>& ctx, TensorView<const T, Cuda> x, const HeadArgs<T
                const ShardArgs<Cuda>& shard, TokenKey* best) {
   const T* w = args.weight->data();
   const TensorView<float, Cuda> logits = args.logits.slice_rows(0, x.rows);
-  if (x.rows > kGemvMaxRows ||
-      !streams_with_norm(ctx, matmul_shape(x, logits), x.data, w, logits.data, args.deferred))
+  const MatmulShape shape = matmul_shape(x, logits);
+  // Else as where all logits are wanted: with the same kernel, so that it makes no difference.
+  if (decode_kernel_with_norm(ctx, shape, x.data, w, logits.data, args.deferred) !=
+      DecodeKernel::kGemv)
     return false;
   HeadEpilogue epilogue{};
   epilogue.store = {logits.data, logits.stride, args.scale, args.softcap};

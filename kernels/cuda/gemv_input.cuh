@@ -21,18 +21,19 @@ inline constexpr int kGemvDepthBytes = kGemvWarps * kGemvStageBytes;
 template <typename E>
 struct GemvArgs {
   const E* w;  ///< [rows, k]
-  const E* x;  ///< [m, k]; the residual where the norm was left to this kernel
+  const E* x;  ///< [m, k]; the residual where a norm was left to this kernel with its weight
   std::int64_t x_stride;
   int m, k;
   int each, more;            ///< Units of a block; the first `more` blocks have one more.
-  const float* norm_weight;  ///< Of the norm to apply to x, or null.
-  const float* square_sums;  ///< [m, parts] of x
-  int parts;
+  const float* norm_weight;  ///< Of the norm to apply to x, or null: x has it.
+  const float* square_sums;  ///< [m, parts] of the residual's rows
+  int parts;                 ///< 0: no factor.
   float inverse_k, eps;
 };
 
 /// Whether the factor of a row's norm is applied to its results, so that nothing has to wait for
-/// it, or to x: the residual times the norm's weights alone can exceed what fp16 holds.
+/// it, and the op before has multiplied by the norm's weights already; or both are applied to x:
+/// the residual times the weights alone can exceed what fp16 holds.
 template <typename E>
 inline constexpr bool kGemvScalesResults = __is_same(E, __nv_bfloat16);
 
@@ -53,7 +54,7 @@ class GemvFactors {
   /// Before the PDL wait. None where no norm was left to this kernel.
   __device__ GemvFactors(const GemvArgs<E>& args, int first, int rows)
       : args_(args),
-        rows_(args.norm_weight == nullptr ? 0 : min(rows, args.m - first)),
+        rows_(args.parts == 0 ? 0 : min(rows, args.m - first)),
         from_(args.square_sums + first * args.parts + threadIdx.x % 32) {
     gemv_settle(from_);
   }

@@ -72,12 +72,16 @@ bool gemv_qkv(Context<Cuda>& ctx, const QkvArgs<T, Cuda>& args) {
   const T* w = args.weight->data();
   const int dim = args.kv.head_dim;
   const bool rotates_whole_heads = args.rope.cos == nullptr || args.rope.rotary_dim == dim;
-  if (dim % 2 != 0 || (args.x.rows > kGemvMaxRows && dim % 16 != 0) || !rotates_whole_heads ||
-      args.q_norm.weight != nullptr || args.k_norm.weight != nullptr ||
-      !streams_with_norm(ctx, matmul_shape(args.x, args.qkv), args.x.data, w, args.qkv.data,
-                         args.deferred))
+  if (dim % 2 != 0 || !rotates_whole_heads || args.q_norm.weight != nullptr ||
+      args.k_norm.weight != nullptr)
     return false;
-  if (args.x.rows > kGemvMaxRows) {
+  const MatmulShape shape = matmul_shape(args.x, args.qkv);
+  DecodeKernel kernel =
+      decode_kernel_with_norm(ctx, shape, args.x.data, w, args.qkv.data, args.deferred);
+  if (kernel == DecodeKernel::kSkinny && dim % 16 != 0)
+    kernel = can_gemv(ctx, shape, args.x.data, w) ? DecodeKernel::kGemv : DecodeKernel::kLibrary;
+  if (kernel == DecodeKernel::kLibrary) return false;
+  if (kernel == DecodeKernel::kSkinny) {
     skinny_qkv(ctx, args);
     return true;
   }

@@ -37,10 +37,10 @@ class CublasLt {
 
   /// Off: shapes that were not timed yet take the heuristic's choice.
   void set_tuning(bool on) { tuning_ = on; }
-  /// Whether a matmul of few rows takes the streaming kernel; see `DecodeChoice`.
-  bool prefers_streaming(Context<Cuda>& ctx, const MatmulShape& shape, const void* x, const void* w,
-                         void* y) {
-    return decode_choice_.streaming(ctx, tuning_, shape, x, w, y);
+  /// Which kernel multiplies few rows; see `DecodeChoice`.
+  DecodeKernel decode_kernel(Context<Cuda>& ctx, const MatmulShape& shape, const void* x,
+                             const void* w, void* y) {
+    return decode_choice_.kernel(ctx, tuning_, shape, x, w, y);
   }
   /// SMs later matmuls should fill, so that a communication kernel beside them finds room; 0: all.
   void set_sm_target(int sms) { sm_target_ = sms; }

@@ -169,7 +169,7 @@ void MatmulCache<kWords>::save() {
            "): the next start takes them again; set XDG_CACHE_HOME to a writable folder");
 }
 
-template class MatmulCache<2>;
+template class MatmulCache<3>;
 template class MatmulCache<8>;
 
 std::filesystem::path default_cache_folder() {

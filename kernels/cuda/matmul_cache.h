@@ -68,7 +68,7 @@ class MatmulCache {
   bool dirty_ = false, warned_ = false;
 };
 
-extern template class MatmulCache<2>;
+extern template class MatmulCache<3>;
 extern template class MatmulCache<8>;
 
 /// $XDG_CACHE_HOME/tandem, else ~/.cache/tandem, else the system's temporary folder.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The matmul of decode with 9 to 64 rows of x, y = x W^T: bound, like the streaming kernel for
+// The matmul of decode with 2 to 64 rows of x, y = x W^T: bound, like the streaming kernel for
 // fewer rows, by how fast W arrives, but x no longer fits into one SM's shared memory.
 //
 // W is the A operand of wgmma (64 of its rows), x the B operand (its rows are the 16, 32 or 64

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the matmul of 9 to 64 rows is given, and what it can multiply. Host and device.
+// What the matmul of 2 to 64 rows is given, and what it can multiply. Host and device.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace tandem::kernels {
 
-inline constexpr int kSkinnyMinRows = 9, kSkinnyMaxRows = 64;  // of x
+inline constexpr int kSkinnyMinRows = 2, kSkinnyMaxRows = 64;  // of x
 inline constexpr int kSkinnyK = 64;                            // elements: a line of 128 bytes
 inline constexpr int kSkinnyCluster = 2;                       // blocks that share x
 inline constexpr int kSkinnyMaxDepth = 24;

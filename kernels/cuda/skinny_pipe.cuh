@@ -140,21 +140,26 @@ class SkinnyWeights {
   int box_, end_, k_ = 0, fetched_ = 0;
 };
 
-/// One thread that copies the block's part of the rows of x to all blocks of the cluster.
+/// One thread that copies the block's part of the rows of x to all blocks of the cluster, by
+/// eights. Where x has none they are not filled: that would take as long as copying them, and a
+/// column of garbage has no effect on others.
 template <int kColumns>
 __device__ __forceinline__ void skinny_copy_x(const CUtensorMap& x, const SkinnyArgs& args,
                                               SkinnyRing ring) {
   constexpr int kPart = kColumns / kSkinnyCluster;
   const int part = static_cast<int>(blockIdx.x % kSkinnyCluster) * kPart;
   const auto line = static_cast<std::uint32_t>(args.subs) * 128u;
+  const auto bytes = static_cast<std::uint32_t>((args.m + 7) / 8 * 8) * line;
   const int total = args.passes * args.stages;
   for (int i = 0, k = 0; i < total; ++i) {
     if (i >= ring.depth()) ring.wait_empty();
-    barrier_arrive_expect(ring.full(), static_cast<std::uint32_t>(args.x_stage_bytes));
+    barrier_arrive_expect(ring.full(), bytes);
 #pragma unroll
-    for (int row = part; row < part + kPart; row += 8)
+    for (int row = part; row < part + kPart; row += 8) {
+      if (row >= args.m) break;
       tma_multicast_3d(ring.at() + static_cast<std::uint32_t>(row) * line, &x, ring.full(), 0, row,
                        k, static_cast<std::uint16_t>((1u << kSkinnyCluster) - 1));
+    }
     ring.advance();
     if ((k += args.subs) >= args.stages * args.subs) k = 0;
   }

@@ -2,9 +2,9 @@
 // Time of the kernels of a decode step and of the whole chain, one rank's shard of Llama-3-8B,
 // communication left out: `decode_bench [--tp 1,2,4,8] [--batch 1,4,32] [--context 128,1024]
 // [--paths auto,streaming,cublaslt]`. Every case is captured over all layers, so that weights come
-// from memory, and replayed. Paths: "auto" takes the faster matmul per shape, "streaming" and
-// "cublaslt" one kind always, "nopdl" streaming without dependent launches. JSON on stdout, lines
-// on stderr.
+// from memory, and replayed. Paths: "auto" takes the fastest matmul per shape, "cublaslt" the
+// library's always, "streaming" and "skinny" ours (up to 8 rows the one or the other), "nopdl"
+// streaming without dependent launches. JSON on stdout, lines on stderr.
 #include <algorithm>
 #include <iostream>
 #include <string>
@@ -20,6 +20,7 @@ namespace {
 CudaOptions options_of(const std::string& path) {
   CudaOptions options;
   if (path != "auto") options.decode_matmul = DecodeMatmul::kStreaming;
+  if (path == "skinny") options.decode_matmul = DecodeMatmul::kSkinny;
   if (path == "cublaslt") options.decode_matmul = DecodeMatmul::kCublasLt;
   if (path == "nopdl") options.programmatic_launch = false;
   return options;

@@ -13,7 +13,7 @@ class GateUpAct : public GpuTest {};
 
 template <typename T>
 void compare(std::int64_t rows, std::int64_t intermediate, std::int64_t k, bool has_bias,
-             GateActivation activation) {
+             GateActivation activation, bool skinny = false) {
   auto& [cpu, cuda] = Devices::get();
   const MirrorWeight<T> weight(cpu, cuda, 2 * intermediate, k, 1);
   Mirror<T> x(cuda, normal<T>(rows * k, 1.0f, 2)), out(cuda, poison<T>(rows * intermediate)),
@@ -30,7 +30,9 @@ void compare(std::int64_t rows, std::int64_t intermediate, std::int64_t k, bool 
     gate_up_act(ctx, args);
   };
   run(cpu);
-  run(cuda);
+  Devices::synchronize();
+  run(skinny ? Devices::skinny() : cuda);
+  Devices::synchronize();
   expect_close(cuda, out, 2 * kTolerance<T>,
                concat(name(dtype_of<T>), " ", rows, "x", intermediate, " k ", k));
 }
@@ -41,6 +43,8 @@ TEST_F(GateUpAct, EqualsTheCpu) {
       compare<T>(rows, 1536, 576, false, GateActivation::kSilu);
       compare<T>(rows, 48, 72, true, GateActivation::kGeluTanh);
     }
+    for (const std::int64_t rows : {2, 5, 8})
+      compare<T>(rows, 1536, 576, true, GateActivation::kGelu, true);
     compare<T>(1, 1792, 4096, true, GateActivation::kGelu);
     compare<T>(32, 7168, 1024, true, GateActivation::kSilu);
     compare<T>(4, 16, 8, false, GateActivation::kSilu);
@@ -50,7 +54,7 @@ TEST_F(GateUpAct, EqualsTheCpu) {
 /// A projection that may leave its norm to the matmul after it.
 template <typename T>
 void compare_deferred(std::int64_t rows, std::int64_t hidden, std::int64_t k,
-                      float residual_size = 2.0f) {
+                      float residual_size = 2.0f, bool skinny = false) {
   auto& [cpu, cuda] = Devices::get();
   const std::int64_t intermediate = 192;
   const MirrorWeight<T> down(cpu, cuda, hidden, k, 1), up(cpu, cuda, 2 * intermediate, hidden, 2);
@@ -78,7 +82,9 @@ void compare_deferred(std::int64_t rows, std::int64_t hidden, std::int64_t k,
     gate_up_act(ctx, args);
   };
   run(cpu);
-  run(cuda);
+  Devices::synchronize();
+  run(skinny ? Devices::skinny() : cuda);
+  Devices::synchronize();
   const std::string what = concat(name(dtype_of<T>), " ", rows, "x", hidden, " k ", k);
   expect_close(cuda, residual, kTolerance<T>, what + " residual");
   expect_close(cuda, out, 4 * kTolerance<T>, what);
@@ -90,13 +96,15 @@ TEST_F(GateUpAct, AppliesTheNormLeftToIt) {
       compare_deferred<T>(rows, 576, 320);
       compare_deferred<T>(rows, 8320, 64);
     }
+    for (const std::int64_t rows : {2, 7, 8}) compare_deferred<T>(rows, 576, 320, 2.0f, true);
   });
 }
 
 /// Residuals whose products with the norm's weights are more than half precision holds.
 TEST_F(GateUpAct, AppliesTheNormOfLargeResiduals) {
   for_each_type([]<typename T>() {
-    for (const std::int64_t rows : {1, 3, 8}) compare_deferred<T>(rows, 4096, 64, 1e4f);
+    for (const std::int64_t rows : {1, 3, 8})
+      for (const bool skinny : {false, true}) compare_deferred<T>(rows, 4096, 64, 1e4f, skinny);
   });
 }
 

@@ -117,14 +117,14 @@ TEST(MatmulCache, LosesNothingWhenManyWrite) {
   std::vector<std::thread> writers;
   for (int w = 0; w < kWriters; ++w)
     writers.emplace_back([&, w] {
-      MatmulCache<2> cache(file);
+      MatmulCache<3> cache(file);
       for (int i = 0; i < kEach; ++i) {
         cache.insert(shape_of(1, 1 + w * kEach + i), {1, 2});
         cache.save();
       }
     });
   for (std::thread& writer : writers) writer.join();
-  EXPECT_EQ(MatmulCache<2>(file).size(), std::size_t{kWriters * kEach});
+  EXPECT_EQ(MatmulCache<3>(file).size(), std::size_t{kWriters * kEach});
   for (const auto& entry : std::filesystem::directory_iterator(folder.path()))
     EXPECT_TRUE(entry.path().filename() == "matmul.txt" ||
                 entry.path().filename() == "matmul.txt.lock")
@@ -135,7 +135,7 @@ TEST(MatmulCache, WarnsOnceWhereNothingCanBeKept) {
   const TemporaryFolder folder;
   std::ofstream(folder.path() / "file") << "no folder";
   const std::string log = logged(folder.path(), [&] {
-    MatmulCache<2> cache({folder.path() / "file" / "matmul.txt", "of this"});
+    MatmulCache<3> cache({folder.path() / "file" / "matmul.txt", "of this"});
     for (const std::int64_t n : {1, 2}) {
       cache.insert(shape_of(1, n), {1, 2});
       cache.save();
@@ -161,25 +161,27 @@ TEST(MatmulCache, BucketsGrowWithM) {
 TEST(DecodeChoice, FollowsTheTimesThatAreKept) {
   const TemporaryFolder folder;
   TuningFile file{folder.path() / "decode.txt", "kernels a"};
-  MatmulCache<2> times(file);
-  // ns of the streaming kernel (0: there is none) and of cuBLASLt; the streaming kernel may be a
+  MatmulCache<3> times(file);
+  // ns of the streaming and the skinny kernel (0: there is none) and of cuBLASLt; ours may be a
   // little slower, as the next kernel is part of it.
-  times.insert(shape_of(1), {9000, 10000});
-  times.insert(shape_of(4), {11500, 10000});
-  times.insert(shape_of(8), {11501, 10000});
-  times.insert(shape_of(16), {13000, 10000});
-  times.insert(shape_of(32, 64, DType::kF32), {10001, 10000});  // logits: nothing follows
-  times.insert(shape_of(40), {0, 10000});
-  times.insert(shape_of(64), {10000, 10000});
+  times.insert(shape_of(1), {9000, 0, 10000});
+  times.insert(shape_of(4), {11500, 11501, 10000});
+  times.insert(shape_of(8), {11501, 11502, 10000});
+  times.insert(shape_of(8, 128), {11501, 11500, 10000});
+  times.insert(shape_of(16), {0, 13000, 10000});
+  times.insert(shape_of(32, 64, DType::kF32), {0, 10001, 10000});  // logits: nothing follows
+  times.insert(shape_of(40), {0, 0, 10000});
+  times.insert(shape_of(64), {0, 10000, 10000});
   times.save();
   const DecodeChoice choice(file);
-  EXPECT_EQ(choice.kept(shape_of(1)), true);
-  EXPECT_EQ(choice.kept(shape_of(3)), true);  // The bucket of 4.
-  EXPECT_EQ(choice.kept(shape_of(8)), false);
-  EXPECT_EQ(choice.kept(shape_of(16)), true);
-  EXPECT_EQ(choice.kept(shape_of(32, 64, DType::kF32)), false);
-  EXPECT_EQ(choice.kept(shape_of(40)), false);
-  EXPECT_EQ(choice.kept(shape_of(64)), true);
+  EXPECT_EQ(choice.kept(shape_of(1)), DecodeKernel::kGemv);
+  EXPECT_EQ(choice.kept(shape_of(3)), DecodeKernel::kGemv);  // The bucket of 4.
+  EXPECT_EQ(choice.kept(shape_of(8)), DecodeKernel::kLibrary);
+  EXPECT_EQ(choice.kept(shape_of(8, 128)), DecodeKernel::kSkinny);
+  EXPECT_EQ(choice.kept(shape_of(16)), DecodeKernel::kSkinny);
+  EXPECT_EQ(choice.kept(shape_of(32, 64, DType::kF32)), DecodeKernel::kLibrary);
+  EXPECT_EQ(choice.kept(shape_of(40)), DecodeKernel::kLibrary);
+  EXPECT_EQ(choice.kept(shape_of(64)), DecodeKernel::kSkinny);
   EXPECT_EQ(choice.kept(shape_of(2)), std::nullopt);
   file.identity = "kernels b";
   EXPECT_EQ(DecodeChoice(file).kept(shape_of(1)), std::nullopt);

@@ -130,16 +130,16 @@ TEST_F(Matmul, StreamingKernelsOfFewRows) {
   for (const std::int64_t m : {1, 4, 6}) run<BFloat16, BFloat16>(ctx, {m, 4096, 14336, 14336});
   EXPECT_EQ(ctx.cublaslt().num_tuned(), 0);
 }
-TEST_F(Matmul, SkinnyKernelsOfMoreRows) {
+TEST_F(Matmul, SkinnyKernels) {
   const CacheFolder folder;
-  Context<Cuda> ctx(folder.options(DecodeMatmul::kStreaming));
-  for (const std::int64_t m : {9, 15, 16, 17, 24, 31, 32, 33, 48, 63, 64})
+  Context<Cuda> ctx(folder.options(DecodeMatmul::kSkinny));
+  for (const std::int64_t m : {2, 3, 5, 8, 9, 15, 16, 17, 24, 31, 32, 33, 48, 63, 64})
     for (const auto& [n, k] : {std::pair{16, 64}, {576, 576}, {1040, 1792}}) {
       run<BFloat16, BFloat16>(ctx, {m, n, k, k + 8});
       run<BFloat16, float>(ctx, {m, n, k, k});
       run<Float16, Float16>(ctx, {m, n, k, k});
     }
-  for (const std::int64_t m : {12, 32, 64}) {
+  for (const std::int64_t m : {4, 8, 12, 32, 64}) {
     run<BFloat16, BFloat16>(ctx, {m, 1024, 14336, 14336});
     run<BFloat16, float>(ctx, {m, 49152, 192, 192});
     run<Float16, Float16>(ctx, {m, 6144, 1024, 1024});
@@ -199,13 +199,13 @@ TEST_F(Matmul, KeepsWhichKernelMultipliesFewRows) {
   const auto choices = [&](Context<Cuda>& ctx) {
     const auto x_device = upload(ctx, x), w_device = upload(ctx, w);
     const auto y = poisoned<BFloat16>(ctx, 64 * 512);
-    std::vector<bool> streaming;
+    std::vector<DecodeKernel> kernels;
     for (const std::int64_t m : rows)
-      streaming.push_back(streams_weights(
+      kernels.push_back(decode_kernel(
           ctx,
           matmul_shape(TensorView<const BFloat16, Cuda>(x_device.data(), m, 1024), y.view(m, 512)),
           x_device.data(), w_device.data(), y.data()));
-    return streaming;
+    return kernels;
   };
   Context<Cuda> first(folder.options(DecodeMatmul::kAuto));
   const auto chosen = choices(first);

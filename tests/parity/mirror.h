@@ -122,17 +122,27 @@ struct MirrorWeight {
 /// A context of each device, made once per test program: GPU start-up is slow.
 struct Devices {
   Context<Cpu> cpu{2};
-  Context<Cuda> cuda{options()};
+  Context<Cuda> cuda{options(DecodeMatmul::kStreaming)};
   /// Never destroyed: at exit the CUDA runtime may be gone before us.
   static Devices& get() {
     static Devices* devices = new Devices;
     return *devices;
   }
+  /// The GPU once more, with the other of our kernels for few rows. Nothing orders what is enqueued
+  /// on one with what is on the other: call `synchronize` between.
+  static Context<Cuda>& skinny() {
+    static auto* ctx = new Context<Cuda>(options(DecodeMatmul::kSkinny));
+    return *ctx;
+  }
+  static void synchronize() {
+    get().cuda.compute().synchronize();
+    skinny().compute().synchronize();
+  }
 
  private:
-  static CudaOptions options() {
+  static CudaOptions options(DecodeMatmul decode_matmul) {
     CudaOptions options;
-    options.decode_matmul = DecodeMatmul::kStreaming;  // cuBLASLt has its own tests
+    options.decode_matmul = decode_matmul;  // cuBLASLt has its own tests
     return options;
   }
   Devices() { cuda.cublaslt().set_tuning(false); }

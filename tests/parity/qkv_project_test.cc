@@ -22,7 +22,7 @@ struct Case {
 
 /// Rows of two slots, one of them inert, over scattered chunks of a two-layer cache.
 template <typename T>
-void compare(const Case& c) {
+void compare(const Case& c, bool skinny = false) {
   constexpr int kChunks = 12, kTableStride = 5, kMaxPosition = 320;
   auto& [cpu, cuda] = Devices::get();
   const std::string what = concat(name(dtype_of<T>), " rows ", c.rows, " heads ", c.q_heads, "/",
@@ -72,7 +72,9 @@ void compare(const Case& c) {
     qkv_finish(ctx, args);
   };
   run(cpu);
-  run(cuda);
+  Devices::synchronize();
+  run(skinny ? Devices::skinny() : cuda);
+  Devices::synchronize();
   if (c.joint) expect_close(cuda, squares, 3 * kTolerance<T>, what + " squares");
   expect_close(cuda, cache, 3 * kTolerance<T>, what + " cache");
   // Of `qkv` the q columns of active rows are defined.
@@ -95,6 +97,7 @@ TEST_F(QkvProject, EqualsTheCpu) {
       compare<T>({rows, 9, 3, 64, 576, false, false, 64});
       compare<T>({rows, 4, 1, 128, 512, true, true, 128});
     }
+    for (const int rows : {2, 5, 8}) compare<T>({rows, 9, 3, 64, 576, true, false, 64}, true);
     compare<T>({3, 5, 2, 80, 200, true, false, 32});
     compare<T>({5, 3, 3, 96, 104, false, true, 96});
     compare<T>({1, 2, 1, 256, 640, false, true, 256});

@@ -21,9 +21,10 @@ namespace kernels {
 class CublasLt;
 }  // namespace kernels
 
-/// Who multiplies few rows: whichever of the two is faster for the shape, Tandem's kernels wherever
-/// they can (up to 64 rows), or cuBLASLt always.
-enum class DecodeMatmul { kAuto, kStreaming, kCublasLt };
+/// Who multiplies few rows: whichever is the fastest for the shape, Tandem's kernels wherever they
+/// can (up to 64 rows; up to 8 the streaming one first, or for tests and benches the skinny one),
+/// or cuBLASLt always.
+enum class DecodeMatmul { kAuto, kStreaming, kSkinny, kCublasLt };
 
 struct CudaOptions {
   int device = 0;  ///< Ordinal among the visible GPUs.
