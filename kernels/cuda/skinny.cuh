@@ -35,7 +35,7 @@ struct SkinnyRows {
   __device__ static int low(int job) { return job * 8; }
   __device__ static int high(int) { return 0; }
   __device__ static int result(int box, int job) { return box * 16 + job % 2 * 8; }
-  __device__ static int3 place(int box, FastDivisor) { return {0, box * 2, 0}; }
+  __device__ int3 place(int box) const { return {0, box * 2, 0}; }
 };
 /// Gate and up rows, interleaved by 16 in memory: box u is columns [16 u, 16 u + 16) of both.
 struct SkinnyPairs {
@@ -44,20 +44,19 @@ struct SkinnyPairs {
   __device__ static int low(int job) { return job / 2 * 32 + job % 2 * 8; }
   __device__ static int high(int job) { return low(job) + 16; }
   __device__ static int result(int box, int job) { return box * 16 + job % 2 * 8; }
-  __device__ static int3 place(int box, FastDivisor) { return {0, box * 4, 0}; }
+  __device__ int3 place(int box) const { return {0, box * 4, 0}; }
 };
 /// Eight rows of the first half of a head and their rotary partners: elements i.. and i + half...
 struct SkinnyHalves {
   static constexpr int kBoxRows = 16, kJobs = 4;
   static constexpr bool kContiguous = false, kPairs = true;
-  int half;  ///< head_dim / 2, for the host
+  FastDivisor boxes_of_head;
   __device__ static int low(int job) { return job * 16; }
   __device__ static int high(int job) { return job * 16 + 8; }
   __device__ static int result(int box, int) { return box * 8; }
-  /// `boxes`: of a head.
-  __device__ static int3 place(int box, FastDivisor boxes) {
-    const int head = boxes.divide(box);
-    return {(box - head * boxes.by) * 8, 0, head};
+  __device__ int3 place(int box) const {
+    const int head = boxes_of_head.divide(box);
+    return {(box - head * boxes_of_head.by) * 8, 0, head};
   }
 };
 
@@ -89,7 +88,7 @@ __device__ void skinny_factors(const SkinnyArgs& args, SkinnyShared<kColumns>& s
       const float square = warp_sum(sum[c]);
       if (lane == 0)
         shared.factors[base + c] =
-            args.parts > 0 ? rsqrtf(square / static_cast<float>(args.k) + args.eps) : 1.0f;
+            args.parts > 0 ? rsqrtf(square * args.inverse_k + args.eps) : 1.0f;
     }
   }
   __syncwarp();
@@ -153,18 +152,20 @@ __device__ __forceinline__ void skinny_finish(const float (&d)[kColumns / 2],
   if (!args.splits_k) skinny_sync_group();  // the next pass writes sums again
 }
 
+/// By one warp.
 template <int kColumns>
 __device__ void skinny_init(const SkinnyArgs& args, SkinnyShared<kColumns>& shared) {
   const std::uint32_t groups = args.splits_k ? 1 : kSkinnyGroups;  // that read a stage
-  for (int stage = 0; stage < args.w_depth; ++stage) {
-    barrier_init(&shared.w_full[stage], 1);
-    barrier_init(&shared.w_empty[stage], groups);
+  const int lane = threadIdx.x % 32;
+  if (lane < args.w_depth) {
+    barrier_init(&shared.w_full[lane], 1);
+    barrier_init(&shared.w_empty[lane], groups);
   }
-  for (int stage = 0; stage < args.x_depth; ++stage) {
-    barrier_init(&shared.x_full[stage], 1);
-    barrier_init(&shared.x_empty[stage], kSkinnyCluster * groups);
+  if (lane < args.x_depth) {
+    barrier_init(&shared.x_full[lane], 1);
+    barrier_init(&shared.x_empty[lane], kSkinnyCluster * groups);
   }
-  barrier_init(&shared.factors_ready, 2);
+  if (lane == 0) barrier_init(&shared.factors_ready, 2);
   fence_barrier_init();
 }
 
@@ -203,22 +204,24 @@ template <typename E, int kColumns, typename Rows, typename Epilogue>
 __global__ void __launch_bounds__(kSkinnyThreads, 1)
     skinny_kernel(const __grid_constant__ CUtensorMap w_pass,
                   const __grid_constant__ CUtensorMap w_box, const __grid_constant__ CUtensorMap x,
-                  const SkinnyArgs args, Epilogue epilogue) {
+                  const SkinnyArgs args, const Rows rows, Epilogue epilogue) {
   extern __shared__ __align__(1024) unsigned char rings[];
   auto& shared = *reinterpret_cast<SkinnyShared<kColumns>*>(
       rings + args.w_depth * args.w_stage_bytes + args.x_depth * args.x_stage_bytes);
-  const auto share = [&](unsigned block) {
-    return static_cast<int>(static_cast<unsigned>(args.boxes) * block / gridDim.x);
-  };
-  const int begin = share(blockIdx.x), end = share(blockIdx.x + 1);
+  const int block = static_cast<int>(blockIdx.x);
+  const int begin = block * args.each + min(block, args.more);
+  const int end = begin + args.each + (block < args.more ? 1 : 0);
   const int warp = threadIdx.x / 32, copying_warp = kSkinnyGroups * 4;
   const bool leads = threadIdx.x % 32 == 0;
   const SkinnyRing w_ring = skinny_w_ring(args, rings, shared);
   const SkinnyRing x_ring = skinny_x_ring(args, rings, shared);
-  SkinnyWeights<Rows> weights(w_pass, w_box, args, w_ring, begin, end);
-  if (warp == copying_warp && leads) {
+  SkinnyWeights<Rows> weights(w_pass, w_box, args, rows, w_ring, begin, end);
+  if (warp == copying_warp) {
     skinny_init(args, shared);
-    weights.start();
+    __syncwarp();
+    if (leads) weights.start();
+  } else if (warp == copying_warp + 1 && leads) {
+    prefetch_tensor_map(&x);
   }
   __syncwarp();
   pdl_trigger();

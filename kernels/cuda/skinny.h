@@ -24,8 +24,8 @@ inline int skinny_blocks(int num_sms) { return num_sms / kSkinnyCluster * kSkinn
 
 struct SkinnyArgs {
   int m, k;
-  int boxes;               ///< Of W, shared out to the blocks.
-  int boxes_of_head;       ///< Where boxes are parts of heads.
+  int boxes;               ///< Of W, shared out to the blocks:
+  int each, more;          ///< so many each, and one more to the first `more`.
   int passes, pass_boxes;  ///< A block walks K once per pass, for so many of its boxes.
   bool beside_attention;   ///< Leaves it room on an SM.
   bool splits_k;           ///< The warpgroups take stages in turn: a pass has 64 rows at most.
@@ -33,7 +33,7 @@ struct SkinnyArgs {
   int w_stage_bytes, w_depth, x_stage_bytes, x_depth, shared_bytes;
   const float* square_sums;  ///< [m, parts] of the residual's rows
   int parts;                 ///< 0: no factor.
-  float eps;
+  float eps, inverse_k;
 };
 
 /// Fills passes, stages and rings from m, k and boxes. `fixed_bytes`: of shared memory beside them.

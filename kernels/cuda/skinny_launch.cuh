@@ -23,13 +23,14 @@ CUtensorMap skinny_weights(const Rows&, const T* w, const SkinnyArgs& args, int 
 }
 template <typename T>
 CUtensorMap skinny_weights(const SkinnyHalves& rows, const T* w, const SkinnyArgs& args, int) {
-  const std::int64_t row = std::int64_t{args.k} * 2, half = rows.half * row;
+  const std::int64_t row = std::int64_t{args.k} * 2, rows_of_half = rows.boxes_of_head.by * 8;
+  const std::int64_t half = rows_of_half * row;
   return make_tensor_map(w, dtype_of<T>,
                          {{kSkinnyK, 0, kSkinnyK},
-                          {rows.half, row, 8},
+                          {rows_of_half, row, 8},
                           {args.k / kSkinnyK, kSkinnyK * 2, args.subs},
                           {2, half, 2},
-                          {args.boxes * 8 / rows.half, 2 * half, 1}});
+                          {args.boxes / rows.boxes_of_head.by, 2 * half, 1}});
 }
 
 template <int kColumns, typename T, typename Rows, typename Epilogue>
@@ -46,7 +47,7 @@ void launch_skinny_columns(Context<Cuda>& ctx, SkinnyArgs args, const TensorView
   shape.cluster = kSkinnyCluster;
   launch(ctx, shape, skinny_kernel<cuda_t<T>, kColumns, Rows, Epilogue>,
          skinny_weights(rows, w, args, args.pass_boxes), skinny_weights(rows, w, args, 1), x_map,
-         args, epilogue);
+         args, rows, epilogue);
 }
 
 /// y = x W^T for what `skinny_fits`. `boxes`: of W. `deferred`: null, or of a norm whose weight is
@@ -60,8 +61,7 @@ void launch_skinny(Context<Cuda>& ctx, TensorView<const T, Cuda> x, const T* w, 
   args.m = static_cast<int>(x.rows);
   args.k = static_cast<int>(x.cols);
   args.boxes = static_cast<int>(boxes);
-  args.boxes_of_head = 1;
-  if constexpr (!Rows::kContiguous) args.boxes_of_head = rows.half / 8;
+  args.inverse_k = 1.0f / static_cast<float>(args.k);
   if (deferred != nullptr && deferred->parts > 0) {
     TANDEM_ASSERT(deferred->weighted, "the rows lack the weight of their norm");
     args.square_sums = deferred->square_sums;

@@ -89,11 +89,12 @@ class SkinnyWeights {
  public:
   /// `pass_map` has boxes of a whole pass, `box_map` single ones.
   __device__ SkinnyWeights(const CUtensorMap& pass_map, const CUtensorMap& box_map,
-                           const SkinnyArgs& args, const SkinnyRing& ring, int begin, int end)
+                           const SkinnyArgs& args, const Rows& rows, const SkinnyRing& ring,
+                           int begin, int end)
       : pass_map_(pass_map),
         box_map_(box_map),
         args_(args),
-        boxes_of_head_(args.boxes_of_head),
+        rows_(rows),
         ring_(ring),
         box_(begin),
         end_(end) {}
@@ -115,13 +116,13 @@ class SkinnyWeights {
     const int left = end_ - box_;
     if (Rows::kContiguous && left >= args_.pass_boxes) {
       barrier_arrive_expect(ring_.full(), static_cast<std::uint32_t>(args_.w_stage_bytes));
-      const int3 at = Rows::place(box_, boxes_of_head_);
+      const int3 at = rows_.place(box_);
       tma_load_5d(ring_.at(), &pass_map_, ring_.full(), 0, at.x, k_, at.y, at.z);
     } else {
       const int count = max(0, min(left, args_.pass_boxes));
       barrier_arrive_expect(ring_.full(), static_cast<std::uint32_t>(count) * box_bytes);
       for (int box = 0; box < count; ++box) {
-        const int3 at = Rows::place(box_ + box, boxes_of_head_);
+        const int3 at = rows_.place(box_ + box);
         tma_load_5d(ring_.at() + static_cast<std::uint32_t>(box) * box_bytes, &box_map_,
                     ring_.full(), 0, at.x, k_, at.y, at.z);
       }
@@ -135,7 +136,7 @@ class SkinnyWeights {
 
   const CUtensorMap &pass_map_, &box_map_;
   const SkinnyArgs& args_;
-  const FastDivisor boxes_of_head_;
+  const Rows& rows_;
   SkinnyRing ring_;
   int box_, end_, k_ = 0, fetched_ = 0;
 };
