@@ -165,9 +165,10 @@ TEST(DecodeChoice, FollowsTheTimesThatAreKept) {
   // ns of the streaming and the skinny kernel (0: there is none) and of cuBLASLt; ours may be a
   // little slower, as the next kernel is part of it.
   times.insert(shape_of(1), {9000, 0, 10000});
-  times.insert(shape_of(4), {11500, 11501, 10000});
-  times.insert(shape_of(8), {11501, 11502, 10000});
-  times.insert(shape_of(8, 128), {11501, 11500, 10000});
+  times.insert(shape_of(4), {13000, 13001, 10000});
+  times.insert(shape_of(8), {13001, 13002, 10000});
+  times.insert(shape_of(8, 128), {13001, 13000, 10000});
+  times.insert(shape_of(4, 64, DType::kF32), {11500, 0, 10000});  // logits, whose best is found
   times.insert(shape_of(16), {0, 13000, 10000});
   times.insert(shape_of(32, 64, DType::kF32), {0, 10001, 10000});  // logits: nothing follows
   times.insert(shape_of(40), {0, 0, 10000});
@@ -178,6 +179,7 @@ TEST(DecodeChoice, FollowsTheTimesThatAreKept) {
   EXPECT_EQ(choice.kept(shape_of(3)), DecodeKernel::kGemv);  // The bucket of 4.
   EXPECT_EQ(choice.kept(shape_of(8)), DecodeKernel::kLibrary);
   EXPECT_EQ(choice.kept(shape_of(8, 128)), DecodeKernel::kSkinny);
+  EXPECT_EQ(choice.kept(shape_of(4, 64, DType::kF32)), DecodeKernel::kGemv);
   EXPECT_EQ(choice.kept(shape_of(16)), DecodeKernel::kSkinny);
   EXPECT_EQ(choice.kept(shape_of(32, 64, DType::kF32)), DecodeKernel::kLibrary);
   EXPECT_EQ(choice.kept(shape_of(40)), DecodeKernel::kLibrary);
