@@ -58,7 +58,7 @@ void EngineOptions::add_to(po::options_description& options) {
       "measures from how many tokens on it pays")(
       "decode-matmul", po::value(&decode_matmul)->default_value(decode_matmul),
       "auto | streaming | cublaslt: who multiplies the rows of decode on a GPU: streaming takes up "
-      "to 64, auto the faster for each shape, timed once and kept")(
+      "to 64, auto the fastest for each shape, timed once and kept")(
       "verbose,v", po::bool_switch(&verbose), "log what happens on every rank");
   options.add(model_options);
 }
