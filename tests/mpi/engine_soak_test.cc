@@ -44,15 +44,15 @@ class Witness : public Engine {
     if (!plan.decode_slots.empty()) ++decode_steps_;
     if (plan.mapped_chunks > std::max(mapped_, limits().mapped_chunks)) {
       ++growths_;
-      add(plan.step);
-      add(plan.mapped_chunks);
+      add(plan.step, grown_);
+      add(plan.mapped_chunks, grown_);
     }
     mapped_ = plan.mapped_chunks;
     engine_->submit(plan);
   }
   StepOutput collect() override {
     StepOutput output = engine_->collect();
-    for (const std::int32_t token : output.tokens) add(token);
+    for (const std::int32_t token : output.tokens) add(token, sampled_);
     return output;
   }
 
@@ -60,19 +60,21 @@ class Witness : public Engine {
   int growths() const { return growths_; }
   std::string text() const {
     return concat(decode_steps_, " decode steps, ", growths_, " growths to ", mapped_,
-                  " chunks, digest ", digest_);
+                  " chunks, digests ", grown_, " and ", sampled_);
   }
 
  private:
-  void add(std::int64_t value) {
-    digest_ = (digest_ ^ static_cast<std::uint64_t>(value)) * 0xff51afd7ed558ccdull;
-    digest_ ^= digest_ >> 29;
+  static void add(std::int64_t value, std::uint64_t& digest) {
+    digest = (digest ^ static_cast<std::uint64_t>(value)) * 0xff51afd7ed558ccdull;
+    digest ^= digest >> 29;
   }
 
   std::unique_ptr<Engine> engine_;
   int decode_steps_ = 0, growths_ = 0;
   std::int32_t mapped_ = 0;
-  std::uint64_t digest_ = 1;
+  /// One for plans and one for tokens: rank 0 may collect a step before it has the next plan,
+  /// others collect it behind that one.
+  std::uint64_t grown_ = 1, sampled_ = 1;
 };
 
 struct Reference {
