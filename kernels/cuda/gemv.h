@@ -86,9 +86,10 @@ DecodeKernel decode_kernel_with_norm(Context<Cuda>& ctx, const MatmulShape& shap
   if (!due || deferred->weighted) {
     const DecodeKernel choice = decode_kernel(ctx, shape, x, w, y);
     if (!due || choice != DecodeKernel::kLibrary) return choice;
-    if (can_skinny(ctx, shape, x, w) && shape.m > kGemvMaxRows) return DecodeKernel::kSkinny;
   }
-  return can_gemv(ctx, shape, x, w) ? DecodeKernel::kGemv : DecodeKernel::kLibrary;
+  if (can_gemv(ctx, shape, x, w)) return DecodeKernel::kGemv;
+  return deferred->weighted && can_skinny(ctx, shape, x, w) ? DecodeKernel::kSkinny
+                                                            : DecodeKernel::kLibrary;
 }
 /// The plain product with one of ours, whatever the choice; false when it cannot.
 bool launch_streaming(Context<Cuda>& ctx, DecodeKernel kernel, const MatmulShape& shape,
