@@ -43,7 +43,7 @@ class RowExchange<Cuda> {
                        const kernels::AddNormArgs<T, Cuda>& args, const ExchangeParts& parts);
 
   /// Halves of exchanges that this rank's device has begun, from what it told its neighbour. Waits
-  /// for the copy of two words. Any thread.
+  /// for the copy of two words. One thread at a time.
   std::uint32_t exchanges() const;
 
  private:

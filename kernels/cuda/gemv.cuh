@@ -70,8 +70,7 @@ __global__ void __launch_bounds__(kGemvThreads, 1)
   __shared__ std::uint64_t arrived[kGemvWarps];
   constexpr int kUnits = Rows::kUnits;
   const int block = static_cast<int>(blockIdx.x), warp = threadIdx.x / 32;
-  const int begin = block * args.each + min(block, args.more);
-  const int end = begin + args.each + (block < args.more);
+  const int begin = args.share.begin(block), end = args.share.end(block);
   const int stages_of_row = args.k / kGemvStage;
   const int stages = (stages_of_row + kGemvWarps - 1 - warp) / kGemvWarps;
   unsigned char* ring = shared + warp * kGemvStageBytes;
@@ -196,8 +195,7 @@ template <typename Rows, typename E, typename Epilogue>
 void launch_gemv(Context<Cuda>& ctx, GemvArgs<E> args, std::int64_t units, const Epilogue& epilogue,
                  const Rows& rows = {}) {
   constexpr std::size_t kBesideAttention = 152 << 10, kMoreThanHalf = 116 << 10;
-  args.each = static_cast<int>(units / ctx.num_sms());
-  args.more = static_cast<int>(units % ctx.num_sms());
+  args.share = BlockShare(static_cast<int>(units), ctx.num_sms());
   const auto try_depth = [&](auto depth) {
     constexpr int kDepth = decltype(depth)::value;
     const std::size_t bytes = gemv_shared_bytes(args.m, args.k, kDepth);

@@ -3,6 +3,7 @@
 // left to it. Device code, but for the constants.
 #pragma once
 
+#include "kernels/cuda/block_share.h"
 #include "kernels/cuda/mma.cuh"
 #include "kernels/cuda/numeric.cuh"
 #include "kernels/cuda/tma.cuh"
@@ -24,7 +25,7 @@ struct GemvArgs {
   const E* x;  ///< [m, k]; the residual where a norm was left to this kernel with its weight
   std::int64_t x_stride;
   int m, k;
-  int each, more;            ///< Units of a block; the first `more` blocks have one more.
+  BlockShare share;          ///< Of W: in rows, or pairs of rows.
   const float* norm_weight;  ///< Of the norm to apply to x, or null: x has it.
   const float* square_sums;  ///< [m, parts] of the residual's rows
   int parts;                 ///< 0: no factor.
@@ -95,10 +96,10 @@ class GemvFactors {
   float part_[kLoads];
 };
 
-/// Brings the warp's part of x to shared memory, times the norm's weights where a norm was left to
-/// this kernel: lines of 128 bytes, [stage][m] of them, whose pieces are exchanged by the row's
-/// number. Copies are asynchronous, so that all of them are under way together, and counted by a
-/// barrier: groups of copies complete in order, behind those of W.
+/// Brings the warp's part of x to shared memory, times the norm's weights where they were left to
+/// this kernel with it: lines of 128 bytes, [stage][m] of them, whose pieces are exchanged by the
+/// row's number. Copies are asynchronous, so that all of them are under way together, and counted
+/// by a barrier: groups of copies complete in order, behind those of W.
 template <typename E, bool kNorms>
 class GemvStager {
  public:

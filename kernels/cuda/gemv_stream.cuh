@@ -65,8 +65,6 @@ class GemvStream {
     }
     copies_commit();
   }
-  /// Copies of this warp that are yet to begin.
-  __device__ int left() const { return left_; }
 
  private:
   __device__ static int row(int i = 0) { return static_cast<int>(threadIdx.x) % 32 / 8 + 4 * i; }
@@ -84,8 +82,9 @@ class GemvStream {
   const std::uint32_t place_;  ///< Of this lane's piece of row 0 of slot 0.
   const unsigned k_;
   const int end_, stages_;
-  int left_, unit_, stage_ = 0;  ///< Of the next copy.
-  int units_below_;              ///< Of this lane's first row of the tile, and itself.
+  int left_;              ///< Copies that are yet to begin.
+  int unit_, stage_ = 0;  ///< Of the next one.
+  int units_below_;       ///< Of this lane's first row of the tile, and itself.
   const E* at_[4];
 };
 

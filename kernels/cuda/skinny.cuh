@@ -209,8 +209,7 @@ __global__ void __launch_bounds__(kSkinnyThreads, 1)
   auto& shared = *reinterpret_cast<SkinnyShared<kColumns>*>(
       rings + args.w_depth * args.w_stage_bytes + args.x_depth * args.x_stage_bytes);
   const int block = static_cast<int>(blockIdx.x);
-  const int begin = block * args.each + min(block, args.more);
-  const int end = begin + args.each + (block < args.more ? 1 : 0);
+  const int begin = args.share.begin(block), end = args.share.end(block);
   const int warp = threadIdx.x / 32, copying_warp = kSkinnyGroups * 4;
   const bool leads = threadIdx.x % 32 == 0;
   const SkinnyRing w_ring = skinny_w_ring(args, rings, shared);

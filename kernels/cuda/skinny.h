@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "kernels/add_norm.h"
+#include "kernels/cuda/block_share.h"
 #include "kernels/cuda/matmul_cache.h"
 #include "kernels/device/cuda/context.h"
 #include "kernels/gate_up_act.h"
@@ -24,8 +25,8 @@ inline int skinny_blocks(int num_sms) { return num_sms / kSkinnyCluster * kSkinn
 
 struct SkinnyArgs {
   int m, k;
-  int boxes;               ///< Of W, shared out to the blocks:
-  int each, more;          ///< so many each, and one more to the first `more`.
+  int boxes;               ///< Of W.
+  BlockShare share;        ///< In boxes.
   int passes, pass_boxes;  ///< A block walks K once per pass, for so many of its boxes.
   bool beside_attention;   ///< Leaves it room on an SM.
   bool splits_k;           ///< The warpgroups take stages in turn: a pass has 64 rows at most.

@@ -20,9 +20,8 @@ constexpr int kAlone = 220 << 10;
 }  // namespace
 
 void skinny_plan(SkinnyArgs& args, int blocks, int box_rows, int columns, int fixed_bytes) {
-  args.each = args.boxes / blocks;
-  args.more = args.boxes % blocks;
-  const int most = std::max(1, args.each + (args.more > 0 ? 1 : 0)), full = kMostRows / box_rows;
+  args.share = BlockShare(args.boxes, blocks);
+  const int most = std::max(1, args.share.most()), full = kMostRows / box_rows;
   args.passes = (most + full - 1) / full;
   args.pass_boxes = (most + args.passes - 1) / args.passes;
   const int rows = args.pass_boxes * box_rows;

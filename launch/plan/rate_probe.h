@@ -120,8 +120,8 @@ class RateProbe {
   }
 
   /// A GPU that computes runs into its power limit within some tenths of a second and lowers its
-  /// clock, as it does in a prefill (H200: 1980 MHz to 1450 and more). What is over in a moment is
-  /// not held up. The same number of times on every rank.
+  /// clock, as it does in a prefill (H200: from 1980 MHz to as few as 1455). What is over in a
+  /// moment is not held up. The same number of times on every rank.
   void settle(const std::function<void()>& enqueue) {
     using Clock = std::chrono::steady_clock;
     constexpr std::chrono::microseconds kSettled{400'000}, kMoment{2000};

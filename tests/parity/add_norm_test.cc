@@ -78,11 +78,6 @@ TEST_F(AddNorm, EqualsTheCpu) {
 template <typename T>
 void compare_projection(const Case& c, std::int64_t k, bool skinny = false) {
   auto& [cpu, cuda] = Devices::get();
-  const auto on = [&](const auto& run) {
-    Devices::synchronize();
-    run(skinny ? Devices::skinny() : cuda);
-    Devices::synchronize();
-  };
   const std::string what = concat(name(dtype_of<T>), " ", c.rows, "x", c.hidden, " k ", k);
   Problem<T> problem(c);
   const MirrorWeight<T> weight(cpu, cuda, c.hidden, k, 6);
@@ -95,14 +90,14 @@ void compare_projection(const Case& c, std::int64_t k, bool skinny = false) {
   };
   const Mirror<T> before(cuda, problem.residual.host);
   run(cpu);
-  on(run);
+  Devices::get().on_cuda(run, skinny);
   problem.compare(what);
   // Once more on the same inputs: the same bits, so counters were left at zero and sums are
   // ordered.
   const auto first = download(cuda, problem.normed.device.data(), problem.normed.device.size());
   copy_on_device(cuda, problem.residual.device.data(), before.device.data(),
                  before.device.size_bytes());
-  on(run);
+  Devices::get().on_cuda(run, skinny);
   const auto second = download(cuda, problem.normed.device.data(), problem.normed.device.size());
   EXPECT_EQ(std::memcmp(first.data(), second.data(), first.size() * sizeof(T)), 0) << what;
 }

@@ -30,9 +30,7 @@ void compare(std::int64_t rows, std::int64_t intermediate, std::int64_t k, bool 
     gate_up_act(ctx, args);
   };
   run(cpu);
-  Devices::synchronize();
-  run(skinny ? Devices::skinny() : cuda);
-  Devices::synchronize();
+  Devices::get().on_cuda(run, skinny);
   expect_close(cuda, out, 2 * kTolerance<T>,
                concat(name(dtype_of<T>), " ", rows, "x", intermediate, " k ", k));
 }
@@ -82,9 +80,7 @@ void compare_deferred(std::int64_t rows, std::int64_t hidden, std::int64_t k,
     gate_up_act(ctx, args);
   };
   run(cpu);
-  Devices::synchronize();
-  run(skinny ? Devices::skinny() : cuda);
-  Devices::synchronize();
+  Devices::get().on_cuda(run, skinny);
   const std::string what = concat(name(dtype_of<T>), " ", rows, "x", hidden, " k ", k);
   expect_close(cuda, residual, kTolerance<T>, what + " residual");
   expect_close(cuda, out, 4 * kTolerance<T>, what);

@@ -128,15 +128,17 @@ struct Devices {
     static Devices* devices = new Devices;
     return *devices;
   }
-  /// The GPU once more, with the other of our kernels for few rows. Nothing orders what is enqueued
-  /// on one with what is on the other: call `synchronize` between.
-  static Context<Cuda>& skinny() {
-    static auto* ctx = new Context<Cuda>(options(DecodeMatmul::kSkinny));
-    return *ctx;
-  }
-  static void synchronize() {
-    get().cuda.compute().synchronize();
-    skinny().compute().synchronize();
+  /// Calls `run` with the GPU's context, or with one that takes the other of our kernels for few
+  /// rows. Nothing orders what is enqueued on the two: what was before is complete, and so is
+  /// `run`.
+  template <typename Run>
+  void on_cuda(const Run& run, bool skinny) {
+    if (!skinny) return run(cuda);
+    static auto* other = new Context<Cuda>(options(DecodeMatmul::kSkinny));
+    other->cublaslt().set_tuning(false);
+    cuda.compute().synchronize();
+    run(*other);
+    other->compute().synchronize();
   }
 
  private:

@@ -72,9 +72,7 @@ void compare(const Case& c, bool skinny = false) {
     qkv_finish(ctx, args);
   };
   run(cpu);
-  Devices::synchronize();
-  run(skinny ? Devices::skinny() : cuda);
-  Devices::synchronize();
+  Devices::get().on_cuda(run, skinny);
   if (c.joint) expect_close(cuda, squares, 3 * kTolerance<T>, what + " squares");
   expect_close(cuda, cache, 3 * kTolerance<T>, what + " cache");
   // Of `qkv` the q columns of active rows are defined.
