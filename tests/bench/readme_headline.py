@@ -58,13 +58,15 @@ def headline(documents):
         layer = by_case(document)[row["case"]]["layer_us"]["value"]
         rows.append(["communication that a prompt of 8192 waits for", short_machine(document),
                      percent(row["value"] / layer) + " of a layer", ""])
-    for document, row in find(("domains",), "tiny kernels beside pinned host stores x8",
-                              "separate_domains"):
-        found = by_case(document)[row["case"]]
-        rows.append(["small kernels beside stores to the host, each", short_machine(document),
-                     f'{number(row["value"])} us in another domain',
-                     f'same domain: {number(found["same_domain"]["value"])}; alone: '
-                     f'{number(found["idle"]["value"])}'])
+    for beside, what in (("NCCL all-reduce of 64 MiB", "an all-reduce of NCCL"),
+                         ("pinned host stores x8", "stores to the host")):
+        for document, row in find(("domains",), f"tiny kernels beside {beside}",
+                                  "separate_domains"):
+            found = by_case(document)[row["case"]]
+            rows.append([f"small kernels beside {what}, each", short_machine(document),
+                         f'{number(row["value"])} us in another domain',
+                         f'same domain: {number(found["same_domain"]["value"])}; alone: '
+                         f'{number(found["idle"]["value"])}'])
     for document, row in find(("memory",), "growth segment 64MiB", "step_growing_us"):
         if row["statistic"] == "median":
             alone = [other["value"] for other in document["rows"] if other["case"] == row["case"]

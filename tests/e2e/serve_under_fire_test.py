@@ -212,7 +212,9 @@ class UnderFire(unittest.TestCase):
                           "prefix_queries_tokens", "kv_max_chunks", "kv_used_chunks", "steps")}}
             print(json.dumps(result))
             if "RESULT" in os.environ:
-                facts = {"bench": "soak", "command": f"tests/soak.sh {REQUESTS}",
+                facts = {"bench": "soak",
+                         "command": f"TANDEM_TEST_DEVICE={served.DEVICE} RANKS={RANKS} "
+                                    f"tests/soak.sh {REQUESTS}",
                          "version": subprocess.run([served.TANDEM, "--version"], text=True,
                                                    capture_output=True, check=True).stdout.strip(),
                          "date": time.strftime("%Y-%m-%d", time.gmtime())}
