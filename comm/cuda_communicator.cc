@@ -11,6 +11,7 @@
 #include "comm/nccl_check.h"
 #include "kernels/cuda/gemv.h"
 #include "kernels/cuda/linear_cublaslt.h"
+#include "kernels/cuda/skinny.h"
 #include "kernels/device/cuda/stamps.h"
 #include "kernels/device/error.h"
 #include "kernels/device/log.h"
@@ -265,19 +266,23 @@ bool Communicator<Cuda>::project_reduce_add_norm(Context<Cuda>& ctx, TensorView<
   if constexpr (sizeof(T) != 2) {
     return false;
   } else {
-    if (peers_ == nullptr || x.rows > kernels::kGemvMaxRows) return false;
+    using kernels::DecodeKernel;
+    if (peers_ == nullptr || x.rows > kernels::kSkinnyMaxRows) return false;
     const auto size_bytes = partial.rows * partial.cols * static_cast<std::int64_t>(sizeof(T));
-    const auto [fused, is_new] = fused_.try_emplace(std::pair(x.rows, activity), false);
+    const auto [fused, is_new] =
+        fused_.try_emplace(std::pair(x.rows, activity), DecodeKernel::kLibrary);
     if (is_new) {
       const auto algorithm = algorithm_for(seam_table_, size_bytes);
-      const bool can = algorithm && *algorithm != PeerAlgorithm::kTwoShot &&
-                       kernels::can_gemv_reduce(ctx, x, weight.data(), partial, args);
-      const std::int64_t sms = can ? ctx.num_sms() : -1;
-      fused->second = control_.min(sms) == control_.max(sms) && can;
+      if (algorithm && *algorithm != PeerAlgorithm::kTwoShot)
+        fused->second = kernels::decode_reduce_kernel(ctx, x, weight.data(), partial, args);
+      const std::int64_t key =
+          std::int64_t{ctx.num_sms()} << 8 | static_cast<std::int64_t>(fused->second);
+      if (control_.min(key) != control_.max(key)) fused->second = DecodeKernel::kLibrary;
     }
-    if (!fused->second) return false;
+    if (fused->second == DecodeKernel::kLibrary) return false;
     std::uint64_t* pushed_at = ctx.recorder() == nullptr ? nullptr : ctx.recorder()->reserve();
-    kernels::gemv_reduce_add_norm(ctx, peers_->view(), x, weight.data(), args, pushed_at);
+    kernels::decode_reduce_add_norm(ctx, fused->second, peers_->view(), x, weight.data(), args,
+                                    pushed_at);
     if (pushed_at != nullptr)
       ctx.recorder()->hand_over(Activity::kAllReduce, kernels::message_work(size_bytes));
     return true;

@@ -16,6 +16,7 @@
 #include "comm/nccl_comm.h"
 #include "comm/peer_memory.h"
 #include "kernels/cuda/all_reduce.h"
+#include "kernels/cuda/decode_choice.h"
 
 namespace tandem::comm {
 
@@ -70,8 +71,9 @@ class Communicator<Cuda> {
                        const kernels::AddNormArgs<T, Cuda>& args);
 
   /// The product x W^T of `reduce_add_norm` too, as one kernel. False, with nothing enqueued, where
-  /// there is none: for more than 8 rows, or when this or another rank cannot. The ranks agree when
-  /// they first call it with a number of rows for an `activity`; shapes are alike in all layers.
+  /// there is none: for more than 64 rows, or when this or another rank cannot. The ranks agree
+  /// when they first call it with a number of rows for an `activity`; shapes are alike in all
+  /// layers.
   template <typename T>
   bool project_reduce_add_norm(Context<Cuda>& ctx, TensorView<const T, Cuda> x,
                                const kernels::LinearWeight<T, Cuda>& weight,
@@ -108,8 +110,8 @@ class Communicator<Cuda> {
   AllReduceTable table_, seam_table_;  ///< Of bare sums; of sums with residual and norm.
   std::int32_t row_blocks_ = 0;
   std::unique_ptr<NcclComm> decode_, prefill_;
-  /// Whether all ranks multiply and add in one kernel, by rows and activity.
-  std::map<std::pair<std::int64_t, Activity>, bool> fused_;
+  /// By which kernel all ranks multiply and add at once (kLibrary: none), by rows and activity.
+  std::map<std::pair<std::int64_t, Activity>, kernels::DecodeKernel> fused_;
   std::unique_ptr<PeerMemory> peers_;
 };
 

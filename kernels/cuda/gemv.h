@@ -34,16 +34,19 @@ bool gemv_add_norm(Context<Cuda>& ctx, TensorView<const T, Cuda> x, const T* w,
                    TensorView<T, Cuda> scratch, const AddNormArgs<T, Cuda>& args);
 
 /// The same with the sum over ranks inside, in rank order and in float: sums go to the other ranks
-/// from the kernel that makes them. Equal shapes, and GPUs with as many SMs, on all ranks.
-/// `pushed_at` (device) gets the GPU's clock when the first block's sums are on their way, or null.
+/// from the kernel that makes them, as floats (streaming) or rounded to T (skinny). Equal shapes
+/// and kernels, and GPUs with as many SMs, on all ranks. `pushed_at` (device) gets the GPU's clock
+/// when the first block's sums are on their way, or null.
 template <typename T>
-void gemv_reduce_add_norm(Context<Cuda>& ctx, const PeerView& peers, TensorView<const T, Cuda> x,
-                          const T* w, const AddNormArgs<T, Cuda>& args, std::uint64_t* pushed_at);
-/// Whether this rank can: equal arguments but for `pushed_at`; `scratch` is the plain product's
-/// place.
+void decode_reduce_add_norm(Context<Cuda>& ctx, DecodeKernel kernel, const PeerView& peers,
+                            TensorView<const T, Cuda> x, const T* w,
+                            const AddNormArgs<T, Cuda>& args, std::uint64_t* pushed_at);
+/// The kernel by which this rank can, kLibrary: none. Equal arguments; `scratch` is the plain
+/// product's place. Not by timing, which may differ between ranks: a kernel less, and a message
+/// that travels while others are made, are worth more than the difference of two matmuls.
 template <typename T>
-bool can_gemv_reduce(Context<Cuda>& ctx, TensorView<const T, Cuda> x, const T* w,
-                     TensorView<T, Cuda> scratch, const AddNormArgs<T, Cuda>& args);
+DecodeKernel decode_reduce_kernel(Context<Cuda>& ctx, TensorView<const T, Cuda> x, const T* w,
+                                  TensorView<T, Cuda> scratch, const AddNormArgs<T, Cuda>& args);
 
 /// `qkv_project` of heads without a norm that are rotated whole.
 template <typename T>

@@ -203,16 +203,25 @@ bool gemv_add_norm(Context<Cuda>& ctx, TensorView<const T, Cuda> x, const T* w,
 }
 
 template <typename T>
-bool can_gemv_reduce(Context<Cuda>& ctx, TensorView<const T, Cuda> x, const T* w,
-                     TensorView<T, Cuda> scratch, const AddNormArgs<T, Cuda>& args) {
-  return can_add(args) && ctx.num_sms() <= kMaxSumsBlocks &&
-         args.residual.rows * args.residual.cols <= PeerLayout::kSums &&
-         can_gemv(ctx, matmul_shape(x, scratch), x.data, w);
+DecodeKernel decode_reduce_kernel(Context<Cuda>& ctx, TensorView<const T, Cuda> x, const T* w,
+                                  TensorView<T, Cuda> scratch, const AddNormArgs<T, Cuda>& args) {
+  const std::int64_t sums = args.residual.rows * args.residual.cols;
+  if (!can_add(args) || ctx.num_sms() > kMaxSumsBlocks) return DecodeKernel::kLibrary;
+  const MatmulShape shape = matmul_shape(x, scratch);
+  if (sums <= PeerLayout::kSums && can_gemv(ctx, shape, x.data, w)) return DecodeKernel::kGemv;
+  // Both count exchanges by blocks: all blocks take part in all of them.
+  const bool same_blocks = skinny_blocks(ctx.num_sms()) == ctx.num_sms();
+  return sums <= PeerLayout::kSums * 2 && same_blocks && can_skinny(ctx, shape, x.data, w)
+             ? DecodeKernel::kSkinny
+             : DecodeKernel::kLibrary;
 }
 
 template <typename T>
-void gemv_reduce_add_norm(Context<Cuda>& ctx, const PeerView& peers, TensorView<const T, Cuda> x,
-                          const T* w, const AddNormArgs<T, Cuda>& args, std::uint64_t* pushed_at) {
+void decode_reduce_add_norm(Context<Cuda>& ctx, DecodeKernel kernel, const PeerView& peers,
+                            TensorView<const T, Cuda> x, const T* w,
+                            const AddNormArgs<T, Cuda>& args, std::uint64_t* pushed_at) {
+  if (kernel == DecodeKernel::kSkinny)
+    return norm_now(ctx, args, skinny_reduce_add_norm(ctx, peers, x, w, args, pushed_at));
   ReduceAddNormEpilogue<cuda_t<T>> epilogue{};
   epilogue.add = make_epilogue(ctx, args);
   epilogue.peers = peers;
@@ -223,13 +232,14 @@ void gemv_reduce_add_norm(Context<Cuda>& ctx, const PeerView& peers, TensorView<
   norm_now(ctx, args, epilogue.add.square_sums != nullptr);
 }
 
-#define TANDEM_INSTANTIATE(T)                                                                    \
-  template bool gemv_add_norm(Context<Cuda>&, TensorView<const T, Cuda>, const T*,               \
-                              TensorView<T, Cuda>, const AddNormArgs<T, Cuda>&);                 \
-  template bool can_gemv_reduce(Context<Cuda>&, TensorView<const T, Cuda>, const T*,             \
-                                TensorView<T, Cuda>, const AddNormArgs<T, Cuda>&);               \
-  template void gemv_reduce_add_norm(Context<Cuda>&, const PeerView&, TensorView<const T, Cuda>, \
-                                     const T*, const AddNormArgs<T, Cuda>&, std::uint64_t*);
+#define TANDEM_INSTANTIATE(T)                                                                     \
+  template bool gemv_add_norm(Context<Cuda>&, TensorView<const T, Cuda>, const T*,                \
+                              TensorView<T, Cuda>, const AddNormArgs<T, Cuda>&);                  \
+  template DecodeKernel decode_reduce_kernel(Context<Cuda>&, TensorView<const T, Cuda>, const T*, \
+                                             TensorView<T, Cuda>, const AddNormArgs<T, Cuda>&);   \
+  template void decode_reduce_add_norm(Context<Cuda>&, DecodeKernel, const PeerView&,             \
+                                       TensorView<const T, Cuda>, const T*,                       \
+                                       const AddNormArgs<T, Cuda>&, std::uint64_t*);
 TANDEM_INSTANTIATE(BFloat16)
 TANDEM_INSTANTIATE(Float16)
 #undef TANDEM_INSTANTIATE

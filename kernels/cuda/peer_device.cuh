@@ -126,19 +126,29 @@ __device__ __forceinline__ Pack<E> round_pack(const float* sum) {
   return pack;
 }
 
-/// Puts 16 bytes into the push region of every peer: data and epoch side by side in 8 bytes.
-/// `to` is the offset of this rank's part for the block.
+/// 16 bytes of data as the push protocol stores them: 4 of them and the epoch in every 8 bytes.
+struct MarkedWords {
+  Words first, second;
+};
+__device__ __forceinline__ MarkedWords mark_words(Words words, std::uint32_t epoch) {
+  const std::uint64_t mark = static_cast<std::uint64_t>(epoch) << 32;
+  return {{(words.low & 0xffffffffu) | mark, (words.low >> 32) | mark},
+          {(words.high & 0xffffffffu) | mark, (words.high >> 32) | mark}};
+}
+__device__ __forceinline__ void store_marked(std::byte* to, const MarkedWords& marked) {
+  store_words(to, marked.first);
+  store_words(to + 16, marked.second);
+}
+
+/// Puts 16 bytes into the push region of every peer. `to` is the offset of this rank's part for the
+/// block.
 __device__ __forceinline__ void push_words(const PeerView& view, std::int64_t to, Words words,
                                            std::uint32_t epoch) {
-  const std::uint64_t mark = static_cast<std::uint64_t>(epoch) << 32;
-  const Words first{(words.low & 0xffffffffu) | mark, (words.low >> 32) | mark};
-  const Words second{(words.high & 0xffffffffu) | mark, (words.high >> 32) | mark};
+  const MarkedWords marked = mark_words(words, epoch);
   for (int step = 1; step < view.size; ++step) {
     // Every rank begins with another peer, so that no one's links are hit by all at once.
     const int sum = view.rank + step;
-    std::byte* peer = view.peers[sum < view.size ? sum : sum - view.size];
-    store_words(peer + to, first);
-    store_words(peer + to + 16, second);
+    store_marked(view.peers[sum < view.size ? sum : sum - view.size] + to, marked);
   }
 }
 

@@ -16,6 +16,8 @@
 // and `high` the eight that belong to them), from sums that the warpgroup exchanges in shared
 // memory: whole 16-byte pieces are read and written. `before_wait` may read the step's rows, `load`
 // what a result needs, before the sums are made; `finish` is called when the block's share is done.
+// One that exchanges its sums with other ranks also has `start`, after the wait, and `complete`,
+// for every result of a pass when all of them were given to it.
 #pragma once
 
 #include "kernels/cuda/numeric.cuh"
@@ -110,6 +112,20 @@ __device__ __forceinline__ int skinny_job(const SkinnyArgs& args, int i) {
                        : thread + i * kThreadsOfColumn;
 }
 
+/// Calls f(i, result, job) for this thread's jobs of a pass. `box`: the first of this warpgroup.
+template <int kColumns, typename Rows, typename F>
+__device__ __forceinline__ void skinny_for_jobs(const SkinnyArgs& args, int box, int end,
+                                                const F& f) {
+  constexpr int kThreadsOfColumn = 128 / kColumns;
+  const int column = static_cast<int>(threadIdx.x) % 128 / kThreadsOfColumn;
+#pragma unroll
+  for (int i = 0; i * kThreadsOfColumn < Rows::kJobs; ++i) {
+    const int job = skinny_job<kColumns>(args, i);
+    const int of = box + Rows::low(job) / Rows::kBoxRows;
+    if (column < args.m && job < Rows::kJobs && of < end) f(i, Rows::result(of, job), job);
+  }
+}
+
 /// Gives the sums of one pass to the epilogue. `box`: the first of this warpgroup.
 template <int kColumns, typename Rows, typename Epilogue>
 __device__ __forceinline__ void skinny_finish(const float (&d)[kColumns / 2],
@@ -138,17 +154,15 @@ __device__ __forceinline__ void skinny_finish(const float (&d)[kColumns / 2],
       to[j] *= factor;
     }
   };
-#pragma unroll
-  for (int i = 0; i * kThreadsOfColumn < Rows::kJobs; ++i) {
-    const int job = skinny_job<kColumns>(args, i);
-    const int of = box + Rows::low(job) / Rows::kBoxRows;
-    if (column < args.m && job < Rows::kJobs && of < end) {
-      float low[8], high[8];
-      take(low, Rows::low(job));
-      if constexpr (Rows::kPairs) take(high, Rows::high(job));
-      epilogue(i, column, Rows::result(of, job), low, high);
-    }
-  }
+  skinny_for_jobs<kColumns, Rows>(args, box, end, [&](int i, int result, int job) {
+    float low[8], high[8];
+    take(low, Rows::low(job));
+    if constexpr (Rows::kPairs) take(high, Rows::high(job));
+    epilogue(i, column, result, low, high);
+  });
+  if constexpr (requires { &Epilogue::complete; })
+    skinny_for_jobs<kColumns, Rows>(
+        args, box, end, [&](int i, int result, int) { epilogue.complete(i, column, result); });
   if (!args.splits_k) skinny_sync_group();  // the next pass writes sums again
 }
 
@@ -177,6 +191,7 @@ __device__ __forceinline__ void skinny_multiply(const SkinnyArgs& args,
                                                 int end, Epilogue& epilogue) {
   constexpr int kThreadsOfColumn = 128 / kColumns;
   const int group = threadIdx.x / 128, column = threadIdx.x % 128 / kThreadsOfColumn;
+  if constexpr (requires { epilogue.start(); }) epilogue.start();
   for (int pass = 0; pass < args.passes; ++pass) {
     const int first = begin + pass * args.pass_boxes, last = min(first + args.pass_boxes, end);
     const int box = first + (args.splits_k ? 0 : group) * (kSkinnyGroupRows / Rows::kBoxRows);
@@ -184,13 +199,8 @@ __device__ __forceinline__ void skinny_multiply(const SkinnyArgs& args,
       consumer.skip();
       continue;
     }
-#pragma unroll
-    for (int i = 0; i * kThreadsOfColumn < Rows::kJobs; ++i) {
-      const int job = skinny_job<kColumns>(args, i);
-      const int of = box + Rows::low(job) / Rows::kBoxRows;
-      if (column < args.m && job < Rows::kJobs && of < last)
-        epilogue.load(i, column, Rows::result(of, job));
-    }
+    skinny_for_jobs<kColumns, Rows>(
+        args, box, last, [&](int i, int result, int) { epilogue.load(i, column, result); });
     float d[kColumns / 2];
     consumer.template multiply<E>(d);
     barrier_wait(&shared.factors_ready, 0);

@@ -7,6 +7,7 @@
 #include "kernels/add_norm.h"
 #include "kernels/cuda/block_share.h"
 #include "kernels/cuda/matmul_cache.h"
+#include "kernels/cuda/peer_view.h"
 #include "kernels/device/cuda/context.h"
 #include "kernels/gate_up_act.h"
 #include "kernels/qkv_project.h"
@@ -55,5 +56,9 @@ void skinny_qkv(Context<Cuda>& ctx, const QkvArgs<T, Cuda>& args);
 template <typename T>
 bool skinny_add_norm(Context<Cuda>& ctx, TensorView<const T, Cuda> x, const T* w,
                      const AddNormArgs<T, Cuda>& args);
+/// The same with the sum over ranks inside: `decode_reduce_add_norm`.
+template <typename T>
+bool skinny_reduce_add_norm(Context<Cuda>& ctx, const PeerView& peers, TensorView<const T, Cuda> x,
+                            const T* w, const AddNormArgs<T, Cuda>& args, std::uint64_t* pushed_at);
 
 }  // namespace tandem::kernels

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "kernels/cuda/peer_device.cuh"
 #include "kernels/cuda/skinny_launch.cuh"
 
 namespace tandem::kernels {
@@ -56,40 +57,126 @@ struct SkinnyAddNorm {
   }
 };
 
-}  // namespace
+/// The same of sums that are first added over ranks: rounded to E, each piece of eight goes to the
+/// other ranks by the push protocol, and when all of a pass are on their way those that arrive are
+/// added in rank order and in float. A block waits for the same block of the other ranks only.
+template <typename E>
+struct SkinnyReduceAddNorm {
+  SkinnyAddNorm<E> add;
+  PeerView peers;
+  std::byte* own;  ///< This rank's workspace.
+  int hidden;
+  std::uint64_t* pushed_at;  ///< Or null.
+  std::uint32_t epoch;
+  Pack<E> pushed[kMaxJobs];
+
+  __device__ void before_wait(int) const {}
+  /// The epoch is the kernel's before: it can be read when that one is done.
+  __device__ void start() {
+    epoch = epoch_after(*const_cast<const volatile std::uint32_t*>(epoch_word()));
+  }
+  __device__ void load(int i, int column, int row) { add.load(i, column, row); }
+  __device__ void operator()(int i, int column, int row, const float (&sums)[8],
+                             const float (&)[8]) {
+    pushed[i] = round_pack<E>(sums);
+    const MarkedWords marked = mark_words(to_words(pushed[i]), epoch);
+    const std::int64_t to = PeerLayout{peers.size}.sums(epoch & 1, peers.rank) + at(column, row);
+#pragma unroll
+    for (int r = 0; r < kMaxPeers; ++r)  // constant indices: the addresses stay in registers
+      if (r < peers.size && r != peers.rank) store_marked(peers.peers[r] + to, marked);
+  }
+  __device__ void complete(int i, int column, int row) {
+    if (pushed_at != nullptr && i + blockIdx.x + threadIdx.x == 0) *pushed_at = global_timer_ns();
+    SpinGuard guard(peers);
+    const std::byte* from = own + PeerLayout{peers.size}.sums(epoch & 1, 0) + at(column, row);
+    float sums[8];
+    poll_words(
+        peers, epoch, to_words(pushed[i]), guard,
+        [&](int r) { return from + r * PeerLayout::sums_bytes(); },
+        [&](int r, Words words) { accumulate(sums, to_pack<E>(words), r == 0); });
+    add(i, column, row, sums, sums);
+  }
+  __device__ void finish(int column, const SkinnyArgs& args, float* scratch) {
+    add.finish(column, args, scratch);
+    skinny_sync_groups();  // all have read the epoch
+    if (threadIdx.x == 0) *epoch_word() = epoch;
+  }
+
+ private:
+  /// Of eight sums of 2 bytes: 32 bytes.
+  __device__ std::int64_t at(int column, int row) const {
+    return (std::int64_t{column} * hidden + row) * 4;
+  }
+  __device__ std::uint32_t* epoch_word() const { return peers.sums_epochs + blockIdx.x; }
+};
 
 template <typename T>
-bool skinny_add_norm(Context<Cuda>& ctx, TensorView<const T, Cuda> x, const T* w,
-                     const AddNormArgs<T, Cuda>& args) {
+bool can_defer(const AddNormArgs<T, Cuda>& args) {
+  // A half-precision residual times a weight may overflow before the factor is applied.
+  return args.deferred != nullptr && args.next_norm.weight != nullptr &&
+         std::is_same_v<T, BFloat16>;
+}
+
+/// And a place for the norm that is left to the next op, if it is.
+template <typename T>
+SkinnyAddNorm<cuda_t<T>> make_epilogue(Context<Cuda>& ctx, const AddNormArgs<T, Cuda>& args) {
   SkinnyAddNorm<cuda_t<T>> epilogue{};
   epilogue.residual = to_cuda(args.residual.data);
   epilogue.residual_stride = args.residual.stride;
   epilogue.bias = args.bias;
   epilogue.scale = args.scale;
-  const std::int64_t boxes = args.residual.cols / SkinnyRows::kBoxRows;
-  // A half-precision residual times a weight may overflow before the factor is applied.
-  const bool defers =
-      args.deferred != nullptr && args.next_norm.weight != nullptr && std::is_same_v<T, BFloat16>;
-  if (defers) {
-    epilogue.square_sums = ctx.square_sums().data;
-    epilogue.weight = args.next_norm.weight;
-    epilogue.weighted = to_cuda(args.normed.data);
-    epilogue.weighted_stride = args.normed.stride;
-    *args.deferred = {args.residual,
-                      args.normed,
-                      args.next_norm,
-                      epilogue.square_sums,
-                      skinny_blocks(ctx.num_sms()),
-                      true};
-  }
-  const bool is_down = x.cols > args.residual.cols;  // it has no attention beside it
-  launch_skinny<T, SkinnyRows>(ctx, x, w, boxes, nullptr, !is_down, epilogue);
-  return defers;
+  if (!can_defer(args)) return epilogue;
+  epilogue.square_sums = ctx.square_sums().data;
+  epilogue.weight = args.next_norm.weight;
+  epilogue.weighted = to_cuda(args.normed.data);
+  epilogue.weighted_stride = args.normed.stride;
+  *args.deferred = {args.residual,
+                    args.normed,
+                    args.next_norm,
+                    epilogue.square_sums,
+                    skinny_blocks(ctx.num_sms()),
+                    true};
+  return epilogue;
 }
 
-template bool skinny_add_norm(Context<Cuda>&, TensorView<const BFloat16, Cuda>, const BFloat16*,
-                              const AddNormArgs<BFloat16, Cuda>&);
-template bool skinny_add_norm(Context<Cuda>&, TensorView<const Float16, Cuda>, const Float16*,
-                              const AddNormArgs<Float16, Cuda>&);
+template <typename T, typename Epilogue>
+void launch_add_norm(Context<Cuda>& ctx, TensorView<const T, Cuda> x, const T* w,
+                     const AddNormArgs<T, Cuda>& args, const Epilogue& epilogue) {
+  const std::int64_t boxes = args.residual.cols / SkinnyRows::kBoxRows;
+  const bool is_down = x.cols > args.residual.cols;  // it has no attention beside it
+  launch_skinny<T, SkinnyRows>(ctx, x, w, boxes, nullptr, !is_down, epilogue);
+}
+
+}  // namespace
+
+template <typename T>
+bool skinny_add_norm(Context<Cuda>& ctx, TensorView<const T, Cuda> x, const T* w,
+                     const AddNormArgs<T, Cuda>& args) {
+  launch_add_norm(ctx, x, w, args, make_epilogue(ctx, args));
+  return can_defer(args);
+}
+
+template <typename T>
+bool skinny_reduce_add_norm(Context<Cuda>& ctx, const PeerView& peers, TensorView<const T, Cuda> x,
+                            const T* w, const AddNormArgs<T, Cuda>& args,
+                            std::uint64_t* pushed_at) {
+  SkinnyReduceAddNorm<cuda_t<T>> epilogue{};
+  epilogue.add = make_epilogue(ctx, args);
+  epilogue.peers = peers;
+  epilogue.own = peers.peers[peers.rank];
+  epilogue.hidden = static_cast<int>(args.residual.cols);
+  epilogue.pushed_at = pushed_at;
+  launch_add_norm(ctx, x, w, args, epilogue);
+  return can_defer(args);
+}
+
+#define TANDEM_INSTANTIATE(T)                                                                      \
+  template bool skinny_add_norm(Context<Cuda>&, TensorView<const T, Cuda>, const T*,               \
+                                const AddNormArgs<T, Cuda>&);                                      \
+  template bool skinny_reduce_add_norm(Context<Cuda>&, const PeerView&, TensorView<const T, Cuda>, \
+                                       const T*, const AddNormArgs<T, Cuda>&, std::uint64_t*);
+TANDEM_INSTANTIATE(BFloat16)
+TANDEM_INSTANTIATE(Float16)
+#undef TANDEM_INSTANTIATE
 
 }  // namespace tandem::kernels

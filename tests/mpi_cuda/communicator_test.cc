@@ -79,6 +79,82 @@ class CudaRanks : public ::testing::Test {
     for (std::size_t r = 1; r < all.size(); ++r) EXPECT_TRUE(all[r] == all[0]) << "rank " << r;
   }
 
+  /// Whole numbers, so that sums of products are exact in any order; ranks' magnitudes differ so
+  /// much that the order of ranks matters.
+  std::vector<BFloat16> whole(std::int64_t size, int call, int scale) {
+    std::vector<BFloat16> values;
+    const auto shift = static_cast<std::int64_t>(comm().rank() * 5 + call * 3);
+    for (std::int64_t i = 0; i < size; ++i)
+      values.push_back(
+          BFloat16(std::ldexp(static_cast<float>((i * i + i * 13 + shift) % 15 - 7), scale)));
+    return values;
+  }
+  /// What `project_reduce_add_norm` leaves in the residual and the norm, for `m` rows. `rounds`:
+  /// the ranks' products, before they are added.
+  void expect_sums_of_matmul(std::int64_t m, std::int64_t hidden, bool rounds) {
+    using T = BFloat16;
+    constexpr int kEager = 3, kReplays = 2;
+    const std::int64_t k = 64 * (comm().rank() + 2);
+    const kernels::LinearWeight<T, Cuda> w(
+        ctx(), upload(ctx(), whole(hidden * k, 1, 9 * comm().rank())), hidden, k);
+    const auto x = upload(ctx(), whole(m * k, 2, 0));
+    const std::vector<T> start = input<T>(0, m * hidden, 3);
+    const auto residual = upload(ctx(), start);
+    const Buffer<T, Cuda> partial(m * hidden), normed(m * hidden);
+    const Buffer<float, Cuda> product(m * hidden);
+    const auto weight = upload(ctx(), std::vector<float>(static_cast<std::size_t>(hidden), 1.5f));
+    const TensorView<const T, Cuda> x_view(x.data(), m, k);
+    kernels::matmul<T, float>(ctx(), x_view, w, product.view(m, hidden));
+    auto own = download(ctx(), product.data(), product.size());
+    for (float& value : own)
+      if (rounds) value = static_cast<float>(T(value));
+    const auto all = world_->control.all_gather(
+        std::string(reinterpret_cast<const char*>(own.data()), own.size() * sizeof(float)));
+
+    kernels::DeferredNorm<T, Cuda> deferred;
+    kernels::AddNormArgs<T, Cuda> args;
+    args.branch = {partial.data(), m, hidden};
+    args.scale = 0.75f;
+    args.residual = residual.view(m, hidden);
+    args.next_norm = {weight.data(), 1e-5f};
+    args.normed = normed.view(m, hidden);
+    args.deferred = &deferred;
+    const auto call = [&] {
+      ASSERT_TRUE(comm().project_reduce_add_norm(ctx(), x_view, w, partial.view(m, hidden), args,
+                                                 Activity::kProject));
+    };
+    for (int i = 0; i < kEager; ++i) call();
+    Graph<Cuda> graph = Graph<Cuda>::capture(ctx(), call);
+    for (int i = 0; i < kReplays; ++i) graph.launch(ctx().compute());
+    const auto got = download(ctx(), residual.data(), residual.size());
+    for (std::size_t i = 0; i < got.size(); ++i) {
+      float total = 0;
+      for (const std::string& rank : all) total += reinterpret_cast<const float*>(rank.data())[i];
+      T want = start[i];
+      for (int n = 0; n < kEager + kReplays; ++n)
+        want = T(std::fma(0.75f, total, static_cast<float>(want)));
+      ASSERT_EQ(got[i].bits, want.bits) << m << " x " << hidden << ", element " << i;
+    }
+    kernels::apply_deferred(ctx(), &deferred);
+    expect_normed(download(ctx(), normed.data(), normed.size()), got, hidden);
+  }
+  /// By a norm with weights of 1.5.
+  void expect_normed(const std::vector<BFloat16>& rows, const std::vector<BFloat16>& of,
+                     std::int64_t hidden) {
+    const auto width = static_cast<std::size_t>(hidden);
+    for (std::size_t row = 0; row < of.size() / width; ++row) {
+      double square = 0;
+      for (std::size_t i = 0; i < width; ++i)
+        square += std::pow(static_cast<float>(of[row * width + i]), 2);
+      const double factor = 1.5 / std::sqrt(square / static_cast<double>(hidden) + 1e-5);
+      for (std::size_t i = 0; i < width; ++i) {
+        const double want = static_cast<float>(of[row * width + i]) * factor;
+        ASSERT_NEAR(static_cast<float>(rows[row * width + i]), want, 0.01 * std::abs(want))
+            << row << " " << i;
+      }
+    }
+  }
+
   static std::unique_ptr<World> world_;
 };
 
@@ -113,63 +189,20 @@ TEST_F(CudaRanks, OwnKernelsSumBitwiseBackToBack) {
 /// different shares of K.
 TEST_F(CudaRanks, MatmulAddsItsSumsOverRanksBitwise) {
   if (comm().size() == 1) GTEST_SKIP() << "one rank";
-  using T = BFloat16;
-  constexpr std::int64_t kHidden = 1048;
-  constexpr int kEager = 3, kReplays = 2;
-  const std::int64_t k = 64 * (comm().rank() + 2);
-  const kernels::LinearWeight<T, Cuda> w(
-      ctx(), upload(ctx(), input<T>(comm().rank(), kHidden * k, 1)), kHidden, k);
-  for (const std::int64_t m : {1, 3, 8}) {
-    const auto x = upload(ctx(), input<T>(comm().rank(), m * k, 2));
-    const std::vector<T> start = input<T>(0, m * kHidden, 3);
-    const auto residual = upload(ctx(), start);
-    const Buffer<T, Cuda> partial(m * kHidden), normed(m * kHidden);
-    const Buffer<float, Cuda> product(m * kHidden);
-    const auto weight = upload(ctx(), std::vector<float>(kHidden, 1.5f));
-    const TensorView<const T, Cuda> x_view(x.data(), m, k);
-    kernels::matmul<T, float>(ctx(), x_view, w, product.view(m, kHidden));
-    const auto own = download(ctx(), product.data(), product.size());
-    const auto all = world_->control.all_gather(
-        std::string(reinterpret_cast<const char*>(own.data()), own.size() * sizeof(float)));
+  for (const std::int64_t m : {1, 3, 8}) expect_sums_of_matmul(m, 1048, false);
+}
 
-    kernels::DeferredNorm<T, Cuda> deferred;
-    kernels::AddNormArgs<T, Cuda> args;
-    args.branch = {partial.data(), m, kHidden};
-    args.scale = 0.75f;
-    args.residual = residual.view(m, kHidden);
-    args.next_norm = {weight.data(), 1e-5f};
-    args.normed = normed.view(m, kHidden);
-    args.deferred = &deferred;
-    const auto call = [&] {
-      ASSERT_TRUE(comm().project_reduce_add_norm(ctx(), x_view, w, partial.view(m, kHidden), args,
-                                                 Activity::kProject));
-    };
-    for (int i = 0; i < kEager; ++i) call();
-    Graph<Cuda> graph = Graph<Cuda>::capture(ctx(), call);
-    for (int i = 0; i < kReplays; ++i) graph.launch(ctx().compute());
-    const auto got = download(ctx(), residual.data(), residual.size());
-    for (std::size_t i = 0; i < got.size(); ++i) {
-      float total = 0;
-      for (const std::string& rank : all) total += reinterpret_cast<const float*>(rank.data())[i];
-      T want = start[i];
-      for (int n = 0; n < kEager + kReplays; ++n)
-        want = T(std::fma(0.75f, total, static_cast<float>(want)));
-      ASSERT_EQ(got[i].bits, want.bits) << m << " rows, element " << i;
+/// The same with more rows, whose products are rounded before they travel: some blocks with no rows
+/// of W, with 16, with 32, and several results a thread. Between them the other kernel, since both
+/// count exchanges and write to the same memory.
+TEST_F(CudaRanks, MatmulOfManyRowsAddsItsSumsOverRanksBitwise) {
+  if (comm().size() == 1) GTEST_SKIP() << "one rank";
+  for (const std::int64_t m : {9, 16, 32, 33, 64})
+    for (const std::int64_t hidden : {1040, 4096, 4112}) {
+      if (m * hidden > 2 * kernels::PeerLayout::kSums) continue;
+      expect_sums_of_matmul(m, hidden, true);
+      expect_sums_of_matmul(2, hidden, false);
     }
-    kernels::apply_deferred(ctx(), &deferred);
-    const auto rows = download(ctx(), normed.data(), normed.size());
-    for (std::int64_t row = 0; row < m; ++row) {
-      double square = 0;
-      for (std::int64_t i = 0; i < kHidden; ++i)
-        square += std::pow(static_cast<float>(got[static_cast<std::size_t>(row * kHidden + i)]), 2);
-      const double factor = 1.5 / std::sqrt(square / kHidden + 1e-5);
-      for (std::int64_t i = 0; i < kHidden; ++i) {
-        const auto at = static_cast<std::size_t>(row * kHidden + i);
-        const double want = static_cast<float>(got[at]) * factor;
-        ASSERT_NEAR(static_cast<float>(rows[at]), want, 0.01 * std::abs(want)) << row << " " << i;
-      }
-    }
-  }
 }
 
 TEST_F(CudaRanks, NcclSumsOnTheCommStream) {
