@@ -267,7 +267,7 @@ bool Communicator<Cuda>::project_reduce_add_norm(Context<Cuda>& ctx, TensorView<
     return false;
   } else {
     using kernels::DecodeKernel;
-    if (peers_ == nullptr || x.rows > kernels::kSkinnyMaxRows) return false;
+    if (peers_ == nullptr || x.rows > kernels::kSkinnyMaxReduceRows) return false;
     const auto size_bytes = partial.rows * partial.cols * static_cast<std::int64_t>(sizeof(T));
     const auto [fused, is_new] =
         fused_.try_emplace(std::pair(x.rows, activity), DecodeKernel::kLibrary);

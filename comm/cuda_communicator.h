@@ -71,7 +71,7 @@ class Communicator<Cuda> {
                        const kernels::AddNormArgs<T, Cuda>& args);
 
   /// The product x W^T of `reduce_add_norm` too, as one kernel. False, with nothing enqueued, where
-  /// there is none: for more than 64 rows, or when this or another rank cannot. The ranks agree
+  /// there is none: for more than 32 rows, or when this or another rank cannot. The ranks agree
   /// when they first call it with a number of rows for an `activity`; shapes are alike in all
   /// layers.
   template <typename T>

@@ -42,8 +42,9 @@ void decode_reduce_add_norm(Context<Cuda>& ctx, DecodeKernel kernel, const PeerV
                             TensorView<const T, Cuda> x, const T* w,
                             const AddNormArgs<T, Cuda>& args, std::uint64_t* pushed_at);
 /// The kernel by which this rank can, kLibrary: none. Equal arguments; `scratch` is the plain
-/// product's place. Not by timing, which may differ between ranks: a kernel less, and a message
-/// that travels while others are made, are worth more than the difference of two matmuls.
+/// product's place. Not by timing, which may differ between ranks: a kernel less is worth more than
+/// the difference of two matmuls, up to 32 rows (on two H200s 2.83 against 2.99 ms for a step of
+/// Llama-3-8B; with 64 rows 3.92 against 3.49).
 template <typename T>
 DecodeKernel decode_reduce_kernel(Context<Cuda>& ctx, TensorView<const T, Cuda> x, const T* w,
                                   TensorView<T, Cuda> scratch, const AddNormArgs<T, Cuda>& args);

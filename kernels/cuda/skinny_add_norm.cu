@@ -5,7 +5,8 @@
 namespace tandem::kernels {
 namespace {
 
-constexpr int kMaxJobs = 4;  // of a thread, with 64 columns
+constexpr int kMaxJobs = 4;        // of a thread, with 64 columns
+constexpr int kMaxReduceJobs = 2;  // with 32
 
 /// Adds sums to the residual; for the norm that is left to the next matmul, keeps residual * weight
 /// and each block's share of the squares of its rows.
@@ -68,7 +69,7 @@ struct SkinnyReduceAddNorm {
   int hidden;
   std::uint64_t* pushed_at;  ///< Or null.
   std::uint32_t epoch;
-  Pack<E> pushed[kMaxJobs];
+  Pack<E> pushed[kMaxReduceJobs];
 
   __device__ void before_wait(int) const {}
   /// The epoch is the kernel's before: it can be read when that one is done.
@@ -139,12 +140,12 @@ SkinnyAddNorm<cuda_t<T>> make_epilogue(Context<Cuda>& ctx, const AddNormArgs<T, 
   return epilogue;
 }
 
-template <typename T, typename Epilogue>
+template <int kMostRows, typename T, typename Epilogue>
 void launch_add_norm(Context<Cuda>& ctx, TensorView<const T, Cuda> x, const T* w,
                      const AddNormArgs<T, Cuda>& args, const Epilogue& epilogue) {
   const std::int64_t boxes = args.residual.cols / SkinnyRows::kBoxRows;
   const bool is_down = x.cols > args.residual.cols;  // it has no attention beside it
-  launch_skinny<T, SkinnyRows>(ctx, x, w, boxes, nullptr, !is_down, epilogue);
+  launch_skinny<T, SkinnyRows, kMostRows>(ctx, x, w, boxes, nullptr, !is_down, epilogue);
 }
 
 }  // namespace
@@ -152,7 +153,7 @@ void launch_add_norm(Context<Cuda>& ctx, TensorView<const T, Cuda> x, const T* w
 template <typename T>
 bool skinny_add_norm(Context<Cuda>& ctx, TensorView<const T, Cuda> x, const T* w,
                      const AddNormArgs<T, Cuda>& args) {
-  launch_add_norm(ctx, x, w, args, make_epilogue(ctx, args));
+  launch_add_norm<kSkinnyMaxRows>(ctx, x, w, args, make_epilogue(ctx, args));
   return can_defer(args);
 }
 
@@ -166,7 +167,7 @@ bool skinny_reduce_add_norm(Context<Cuda>& ctx, const PeerView& peers, TensorVie
   epilogue.own = peers.peers[peers.rank];
   epilogue.hidden = static_cast<int>(args.residual.cols);
   epilogue.pushed_at = pushed_at;
-  launch_add_norm(ctx, x, w, args, epilogue);
+  launch_add_norm<kSkinnyMaxReduceRows>(ctx, x, w, args, epilogue);
   return can_defer(args);
 }
 

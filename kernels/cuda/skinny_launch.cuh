@@ -50,9 +50,9 @@ void launch_skinny_columns(Context<Cuda>& ctx, SkinnyArgs args, const TensorView
          args, rows, epilogue);
 }
 
-/// y = x W^T for what `skinny_fits`. `boxes`: of W. `deferred`: null, or of a norm whose weight is
-/// in x already.
-template <typename T, typename Rows, typename Epilogue>
+/// y = x W^T for what `skinny_fits` and no more than kMostRows of x. `boxes`: of W. `deferred`:
+/// null, or of a norm whose weight is in x already.
+template <typename T, typename Rows, int kMostRows = kSkinnyMaxRows, typename Epilogue>
 void launch_skinny(Context<Cuda>& ctx, TensorView<const T, Cuda> x, const T* w, std::int64_t boxes,
                    const DeferredNorm<T, Cuda>* deferred, bool beside_attention,
                    const Epilogue& epilogue, const Rows& rows = {}) {
@@ -70,9 +70,9 @@ void launch_skinny(Context<Cuda>& ctx, TensorView<const T, Cuda> x, const T* w, 
   }
   if (x.rows <= 16)
     launch_skinny_columns<16>(ctx, args, x, w, epilogue, rows);
-  else if (x.rows <= 32)
+  else if (kMostRows <= 32 || x.rows <= 32)
     launch_skinny_columns<32>(ctx, args, x, w, epilogue, rows);
-  else
+  else if constexpr (kMostRows > 32)
     launch_skinny_columns<64>(ctx, args, x, w, epilogue, rows);
 }
 
