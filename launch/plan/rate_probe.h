@@ -203,7 +203,9 @@ class RateProbe {
     const Buffer<T, D> x = filled(rows * in), partial(rows * out), residual = filled(rows * out),
                        normed(rows * out);
     const Buffer<float, D> norm = ones(out);
+    kernels::DeferredNorm<T, D> deferred;
     kernels::AddNormArgs<T, D> args;
+    args.deferred = &deferred;  // as in a step: the matmul behind it would apply the norm
     args.residual = residual.view(rows, out);
     args.next_norm = {norm.data(), 1e-5f};
     args.normed = normed.view(rows, out);
