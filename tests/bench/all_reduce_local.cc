@@ -14,6 +14,14 @@ namespace {
 
 constexpr int kCalls = 200, kRepeats = 30;
 
+/// No kernel starts early: calls that wait for each other in a chain would fill the GPU before the
+/// other rank's first one has a place on it.
+CudaOptions one_kernel_at_a_time() {
+  CudaOptions options;
+  options.programmatic_launch = false;
+  return options;
+}
+
 /// One rank: its streams, its view of the workspaces, and a message of `rows` x `hidden`.
 struct LocalRank {
   LocalRank(const comm::PeerMemory& memory, int ranks, std::int64_t rows, std::int64_t hidden)
@@ -40,7 +48,7 @@ struct LocalRank {
                                   args);
   }
 
-  Context<Cuda> ctx{CudaOptions{}};
+  Context<Cuda> ctx{one_kernel_at_a_time()};
   kernels::PeerView view;
   Buffer<BFloat16, Cuda> partial, residual, normed;
   Buffer<float, Cuda> weight;

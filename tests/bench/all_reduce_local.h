@@ -7,7 +7,8 @@
 
 namespace tandem::bench {
 
-/// Adds the latency of all-reduce, and of the seam with residual and norm, of `ranks` ranks.
+/// Adds the latency of all-reduce, and of the seam with residual and norm, of `ranks` ranks,
+/// without early starts of kernels.
 void bench_local_ranks(Report& report, int ranks);
 
 }  // namespace tandem::bench
