@@ -51,8 +51,8 @@ struct PeerLayout {
   constexpr std::int64_t pull(std::int64_t region, std::int64_t half, std::int64_t block) const {
     return push(2, 0, 0) + ((region * 2 + half) * kPeerBlocks + block) * kPullPacks * 16;
   }
-  /// [half][source] of kSums 8-byte words: sums of a matmul that are added over ranks where they are
-  /// made, each a float beside the epoch, or two of 2 bytes.
+  /// [half][source] of kSums 8-byte words: sums of a matmul that are added over ranks where they
+  /// are made, each a float beside the epoch, or two of 2 bytes.
   static constexpr std::int64_t kSums = 131072;
   static constexpr std::int64_t sums_bytes() { return kSums * 8; }
   constexpr std::int64_t sums(std::int64_t half, std::int64_t source) const {

@@ -16,8 +16,8 @@ namespace tandem::kernels {
 
 inline constexpr int kSkinnyMinRows = 2, kSkinnyMaxRows = 64;  // of x
 inline constexpr int kSkinnyMaxReduceRows = 32;  // of x, where sums are added over ranks
-inline constexpr int kSkinnyK = 64;                            // elements: a line of 128 bytes
-inline constexpr int kSkinnyCluster = 2;                       // blocks that share x
+inline constexpr int kSkinnyK = 64;              // elements: a line of 128 bytes
+inline constexpr int kSkinnyCluster = 2;         // blocks that share x
 inline constexpr int kSkinnyMaxDepth = 24;
 inline constexpr int kSkinnyGroups = 2;      // warpgroups that multiply
 inline constexpr int kSkinnyGroupRows = 64;  // of W: the M of wgmma
