@@ -84,10 +84,8 @@ void decode_reduce_add_norm(Context<Cuda>& ctx, DecodeKernel kernel, const PeerV
     return norm_now(ctx, args, skinny_reduce_add_norm(ctx, peers, x, w, args, pushed_at));
   GemvReduceAddNorm<cuda_t<T>> epilogue{};
   epilogue.add = make_epilogue(ctx, args);
-  epilogue.peers = peers;
-  epilogue.own = peers.peers[peers.rank];
+  epilogue.exchange = {peers, pushed_at};
   epilogue.hidden = static_cast<int>(args.residual.cols);
-  epilogue.pushed_at = pushed_at;
   launch_gemv<GemvRows>(ctx, gemv_args<T>(x, w, nullptr), args.residual.cols, epilogue);
   norm_now(ctx, args, epilogue.add.square_sums != nullptr);
 }

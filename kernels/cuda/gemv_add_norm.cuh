@@ -80,25 +80,22 @@ struct GemvAddNorm {
 template <typename E>
 struct GemvReduceAddNorm {
   GemvAddNorm<E> add;
-  PeerView peers;
-  const std::byte* own;  ///< This rank's workspace.
+  SumsExchange exchange;
   int hidden;
-  std::uint64_t* pushed_at;  ///< Or null.
-  std::uint32_t epoch;
   std::int64_t mine;  ///< This rank's part of the exchange's half of the peers' memory.
 
   static constexpr bool kNorms = false;
   __device__ void before_wait(int, int) const {}
   __device__ void load_first(int, int) const {}
   __device__ void load(int, int) const {}
-  /// The epoch is the kernel's before: it can be read when that one is done.
   __device__ void start() {
-    epoch = epoch_after(*const_cast<const volatile std::uint32_t*>(epoch_word()));
-    mine = PeerLayout{peers.size}.sums(epoch & 1, peers.rank);
+    exchange.start();
+    mine = exchange.words_of(exchange.peers.rank);
   }
   __device__ void operator()(int column, int unit, float sum, float) const {
-    const std::uint64_t word =
-        static_cast<std::uint64_t>(epoch) << 32 | static_cast<std::uint32_t>(__float_as_int(sum));
+    const PeerView& peers = exchange.peers;
+    const std::uint64_t word = static_cast<std::uint64_t>(exchange.epoch) << 32 |
+                               static_cast<std::uint32_t>(__float_as_int(sum));
     const std::int64_t at = mine + (std::int64_t{column} * hidden + unit) * 8;
 #pragma unroll
     for (int r = 0; r < kMaxPeers; ++r)  // constant indices: the addresses stay in registers
@@ -107,26 +104,27 @@ struct GemvReduceAddNorm {
                      : "memory");
   }
   __device__ void finish(int column, int begin, int end) {
-    if (pushed_at != nullptr && blockIdx.x + threadIdx.x == 0) *pushed_at = global_timer_ns();
-    SpinGuard guard(peers);
-    const std::byte* from = own + PeerLayout{peers.size}.sums(epoch & 1, 0);
+    if (exchange.pushed_at != nullptr && blockIdx.x + threadIdx.x == 0)
+      *exchange.pushed_at = global_timer_ns();
+    SpinGuard guard(exchange.peers);
+    const std::byte* from = exchange.own + exchange.words_of(0);
     if (column < add.m)
       for (int unit = begin + static_cast<int>(threadIdx.x) % GemvRows::kUnits; unit < end;
            unit += kTogether * GemvRows::kUnits)
         complete(column, unit, end, from + (std::int64_t{column} * hidden + unit) * 8, guard);
     add.finish(column, begin, end);
     __syncthreads();
-    if (threadIdx.x == 0) *epoch_word() = epoch;
+    if (threadIdx.x == 0) exchange.finish();
   }
 
  private:
   static constexpr int kTogether = 2;  ///< Tiles of a share: their words are under way together.
 
-  __device__ std::uint32_t* epoch_word() const { return peers.sums_epochs + blockIdx.x; }
   /// This thread's units of some tiles, from `unit` on. `at`: the word of the first.
   __device__ __forceinline__ void complete(int column, int unit, int end, const std::byte* at,
                                            SpinGuard& guard) {
     constexpr int kStep = GemvRows::kUnits;
+    const PeerView& peers = exchange.peers;
     GemvAddNorm<E> tiles[kTogether] = {add, add};
 #pragma unroll
     for (int i = 0; i < kTogether; ++i) {
@@ -146,7 +144,8 @@ struct GemvReduceAddNorm {
       for (int i = 0; i < kTogether; ++i)
 #pragma unroll
         for (int r = 0; r < kMaxPeers; ++r)
-          if (r < peers.size && unit + i * kStep < end) ready = ready && words[i][r] >> 32 == epoch;
+          if (r < peers.size && unit + i * kStep < end)
+            ready = ready && words[i][r] >> 32 == exchange.epoch;
     } while (!ready && !guard.expired());
 #pragma unroll
     for (int i = 0; i < kTogether; ++i) {
@@ -163,7 +162,7 @@ struct GemvReduceAddNorm {
                                                       std::uint64_t (&words)[kMaxPeers]) const {
 #pragma unroll
     for (int r = 0; r < kMaxPeers; ++r)
-      if (r < peers.size)
+      if (r < exchange.peers.size)
         asm volatile("ld.relaxed.sys.global.u64 %0, [%1];"
                      : "=l"(words[r])
                      : "l"(at + r * PeerLayout::sums_bytes())

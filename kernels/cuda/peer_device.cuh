@@ -192,4 +192,31 @@ __device__ __forceinline__ void poll_words(const PeerView& view, std::uint32_t e
   }
 }
 
+/// An exchange of the sums of a matmul, as one of its blocks takes part in it: all blocks count
+/// exchanges, and which half of the workspaces one uses follows from its number.
+struct SumsExchange {
+  PeerView peers;
+  std::byte* own;            ///< This rank's workspace.
+  std::uint64_t* pushed_at;  ///< Gets the GPU's clock when sums are on their way, or null.
+  std::uint32_t epoch;
+
+  SumsExchange() = default;
+  SumsExchange(const PeerView& view, std::uint64_t* pushed)
+      : peers(view), own(view.peers[view.rank]), pushed_at(pushed), epoch(0) {}
+
+  /// The epoch is the kernel's before: it can be read when that one is done.
+  __device__ void start() {
+    epoch = epoch_after(*const_cast<const volatile std::uint32_t*>(epoch_word()));
+  }
+  /// Offset in every workspace of the words of a rank.
+  __device__ std::int64_t words_of(int source) const {
+    return PeerLayout{peers.size}.sums(epoch & 1, source);
+  }
+  /// By one thread, behind a sync with all that have started.
+  __device__ void finish() const { *epoch_word() = epoch; }
+
+ private:
+  __device__ std::uint32_t* epoch_word() const { return peers.sums_epochs + blockIdx.x; }
+};
+
 }  // namespace tandem::kernels

@@ -64,35 +64,31 @@ struct SkinnyAddNorm {
 template <typename E>
 struct SkinnyReduceAddNorm {
   SkinnyAddNorm<E> add;
-  PeerView peers;
-  std::byte* own;  ///< This rank's workspace.
+  SumsExchange exchange;
   int hidden;
-  std::uint64_t* pushed_at;  ///< Or null.
-  std::uint32_t epoch;
   Pack<E> pushed[kMaxReduceJobs];
 
   __device__ void before_wait(int) const {}
-  /// The epoch is the kernel's before: it can be read when that one is done.
-  __device__ void start() {
-    epoch = epoch_after(*const_cast<const volatile std::uint32_t*>(epoch_word()));
-  }
+  __device__ void start() { exchange.start(); }
   __device__ void load(int i, int column, int row) { add.load(i, column, row); }
   __device__ void operator()(int i, int column, int row, const float (&sums)[8],
                              const float (&)[8]) {
+    const PeerView& peers = exchange.peers;
     pushed[i] = round_pack<E>(sums);
-    const MarkedWords marked = mark_words(to_words(pushed[i]), epoch);
-    const std::int64_t to = PeerLayout{peers.size}.sums(epoch & 1, peers.rank) + at(column, row);
+    const MarkedWords marked = mark_words(to_words(pushed[i]), exchange.epoch);
+    const std::int64_t to = exchange.words_of(peers.rank) + at(column, row);
 #pragma unroll
     for (int r = 0; r < kMaxPeers; ++r)  // constant indices: the addresses stay in registers
       if (r < peers.size && r != peers.rank) store_marked(peers.peers[r] + to, marked);
   }
   __device__ void complete(int i, int column, int row) {
-    if (pushed_at != nullptr && i + blockIdx.x + threadIdx.x == 0) *pushed_at = global_timer_ns();
-    SpinGuard guard(peers);
-    const std::byte* from = own + PeerLayout{peers.size}.sums(epoch & 1, 0) + at(column, row);
+    if (exchange.pushed_at != nullptr && i + blockIdx.x + threadIdx.x == 0)
+      *exchange.pushed_at = global_timer_ns();
+    SpinGuard guard(exchange.peers);
+    const std::byte* from = exchange.own + exchange.words_of(0) + at(column, row);
     float sums[8];
     poll_words(
-        peers, epoch, to_words(pushed[i]), guard,
+        exchange.peers, exchange.epoch, to_words(pushed[i]), guard,
         [&](int r) { return from + r * PeerLayout::sums_bytes(); },
         [&](int r, Words words) { accumulate(sums, to_pack<E>(words), r == 0); });
     add(i, column, row, sums, sums);
@@ -100,7 +96,7 @@ struct SkinnyReduceAddNorm {
   __device__ void finish(int column, const SkinnyArgs& args, float* scratch) {
     add.finish(column, args, scratch);
     skinny_sync_groups();  // all have read the epoch
-    if (threadIdx.x == 0) *epoch_word() = epoch;
+    if (threadIdx.x == 0) exchange.finish();
   }
 
  private:
@@ -108,7 +104,6 @@ struct SkinnyReduceAddNorm {
   __device__ std::int64_t at(int column, int row) const {
     return (std::int64_t{column} * hidden + row) * 4;
   }
-  __device__ std::uint32_t* epoch_word() const { return peers.sums_epochs + blockIdx.x; }
 };
 
 template <typename T>
@@ -163,10 +158,8 @@ bool skinny_reduce_add_norm(Context<Cuda>& ctx, const PeerView& peers, TensorVie
                             std::uint64_t* pushed_at) {
   SkinnyReduceAddNorm<cuda_t<T>> epilogue{};
   epilogue.add = make_epilogue(ctx, args);
-  epilogue.peers = peers;
-  epilogue.own = peers.peers[peers.rank];
+  epilogue.exchange = {peers, pushed_at};
   epilogue.hidden = static_cast<int>(args.residual.cols);
-  epilogue.pushed_at = pushed_at;
   launch_add_norm<kSkinnyMaxReduceRows>(ctx, x, w, args, epilogue);
   return can_defer(args);
 }
