@@ -9,19 +9,21 @@ namespace {
 template <typename E>
 struct StoreEpilogue {
   struct State {};
+  static constexpr int kPacksPerThread = 1;  // As `flat_grid` promises.
+  static constexpr bool kWholePacks = false;
   E* out = nullptr;
   std::int64_t elements = 0;
 
   __device__ void begin(const BlockPart&, State&) const {}
+  __device__ void load(const BlockPart&, std::int32_t, State&) const {}
   __device__ void join(State&) const {}
 
   template <typename Fetch>
   __device__ void row(const BlockPart& part, std::int32_t row, std::int64_t total, State&,
                       const Fetch& fetch) const {
-    for (std::int32_t w = static_cast<std::int32_t>(threadIdx.x); w < part.width;
-         w += static_cast<std::int32_t>(blockDim.x)) {
-      if (part.pack(row, w) >= total) continue;
-      const Pack<E> sum = fetch(w);
+    for_row_packs<kPacksPerThread>(part, [&](int k, std::int32_t w) {
+      if (part.pack(row, w) >= total) return;
+      const Pack<E> sum = fetch(k, w);
       const std::int64_t begin = part.pack(row, w) * Pack<E>::kSize;
       if (begin + Pack<E>::kSize <= elements) {
         store_pack(out + begin, sum);
@@ -29,7 +31,7 @@ struct StoreEpilogue {
         for (int i = 0; i < Pack<E>::kSize; ++i)
           if (begin + i < elements) out[begin + i] = sum.values[i];
       }
-    }
+    });
   }
 };
 
@@ -74,9 +76,10 @@ __global__ void __launch_bounds__(PeerLayout::kPushPacks)
     const std::int64_t begin = std::int64_t{pack} * 16;
     const Words own =
         load_bytes(parts.mine, begin, parts.begin[view.rank + 1] - parts.begin[view.rank]);
-    push_words(view, layout.push(epoch & 1, view.rank, blockIdx.x) + local * 32, own, epoch);
-    const std::byte* base = view.peers[view.rank] + local * 32;
-    poll_words(
+    const std::int64_t place = PeerLayout::push_place(local);
+    push_words(view, layout.push(epoch & 1, view.rank, blockIdx.x) + place, own, epoch);
+    const std::byte* base = view.peers[view.rank] + place;
+    poll_words<PeerLayout::kPushApart>(
         view, epoch, own, guard,
         [&](int r) { return base + layout.push(epoch & 1, r, blockIdx.x); },
         [&](int r, Words words) {

@@ -40,64 +40,110 @@ struct BlockPart {
 };
 
 /// Zeros beyond the end: only the last pack of a flat message is short.
-template <typename E>
-__device__ __forceinline__ Pack<E> load_message(const PeerMessage<E>& message, std::int64_t pack) {
+template <bool kWholePacks, typename E>
+__device__ __forceinline__ Words load_message(const PeerMessage<E>& message, std::int64_t pack) {
   const std::int64_t begin = pack * Pack<E>::kSize;
-  if (begin + Pack<E>::kSize <= message.elements) return load_pack(message.in + begin);
-  Pack<E> part;
-  for (int i = 0; i < Pack<E>::kSize; ++i)
-    part.values[i] = begin + i < message.elements ? message.in[begin + i] : from_float<E>(0.0f);
-  return part;
-}
-
-/// Calls f(local pack number, message pack number) for this thread's packs of all rows.
-template <typename F>
-__device__ __forceinline__ void for_each_pack(const BlockPart& part, std::int64_t total, F f) {
-  std::int32_t local = 0;
-  for (std::int32_t row = part.first_row; row < part.rows; row += part.row_step) {
-    for (std::int32_t w = static_cast<std::int32_t>(threadIdx.x); w < part.width;
-         w += static_cast<std::int32_t>(blockDim.x))
-      if (part.pack(row, w) < total) f(local + w, part.pack(row, w));
-    local += part.width;
+  if constexpr (kWholePacks) {
+    return load_whole(message.in + begin);
+  } else {
+    if (begin + Pack<E>::kSize <= message.elements) return load_whole(message.in + begin);
+    Pack<E> part;
+    for (int i = 0; i < Pack<E>::kSize; ++i)
+      part.values[i] = begin + i < message.elements ? message.in[begin + i] : from_float<E>(0.0f);
+    return to_words(part);
   }
 }
 
-/// Sums 16-byte packs at the same offset of every rank's workspace.
-template <typename E>
-__device__ __forceinline__ Pack<E> sum_peers(const PeerView& view, std::int64_t offset) {
-  Words words[kMaxPeers];
+/// Calls f(k, w) for this thread's packs of a row, at most kPacks: its k-th is the block's pack w.
+template <int kPacks, typename F>
+__device__ __forceinline__ void for_row_packs(const BlockPart& part, const F& f) {
 #pragma unroll
-  for (int r = 0; r < kMaxPeers; ++r)
+  for (int k = 0; k < kPacks; ++k) {
+    const auto w = static_cast<std::int32_t>(threadIdx.x + k * blockDim.x);
+    if (w < part.width) f(k, w);
+  }
+}
+
+/// This rank's packs. Those of the block's first row, mostly its only one, are loaded at once and
+/// stay in registers; the others are loaded when they are used.
+template <typename E, typename Epilogue>
+class OwnPacks {
+ public:
+  static constexpr int kPacks = Epilogue::kPacksPerThread;
+
+  __device__ OwnPacks(const PeerMessage<E>& message, const BlockPart& part, std::int64_t total)
+      : message_(message), part_(part), total_(total) {
+    for_row_packs<kPacks>(part, [&](int k, std::int32_t w) {
+      if (is_there(part.first_row, w)) first_[k] = load(part.first_row, w);
+    });
+  }
+  __device__ Words at(std::int32_t row, int k, std::int32_t w) const {
+    return row == part_.first_row ? first_[k] : load(row, w);
+  }
+  /// Calls f(local pack number, pack) for this thread's packs of all rows.
+  template <typename F>
+  __device__ void for_each(const F& f) const {
+    std::int32_t local = 0;
+    for (std::int32_t row = part_.first_row; row < part_.rows; row += part_.row_step) {
+      for_row_packs<kPacks>(part_, [&](int k, std::int32_t w) {
+        if (is_there(row, w)) f(local + w, at(row, k, w));
+      });
+      local += part_.width;
+    }
+  }
+
+ private:
+  __device__ bool is_there(std::int32_t row, std::int32_t w) const {
+    return Epilogue::kWholePacks || part_.pack(row, w) < total_;
+  }
+  __device__ Words load(std::int32_t row, std::int32_t w) const {
+    return load_message<Epilogue::kWholePacks>(message_, part_.pack(row, w));
+  }
+
+  const PeerMessage<E>& message_;
+  const BlockPart& part_;
+  std::int64_t total_;
+  Words first_[kPacks] = {};
+};
+
+/// Sums 16-byte packs at the same offset of every rank's workspace. kMost: no more ranks than that.
+template <typename E, int kMost = kMaxPeers>
+__device__ __forceinline__ Pack<E> sum_peers(const PeerView& view, std::int64_t offset) {
+  Words words[kMost];
+#pragma unroll
+  for (int r = 0; r < kMost; ++r)
     if (r < view.size) words[r] = load_words(view.peers[r] + offset);
   float sum[Pack<E>::kSize];
 #pragma unroll
-  for (int r = 0; r < kMaxPeers; ++r)
+  for (int r = 0; r < kMost; ++r)
     if (r < view.size) accumulate(sum, to_pack<E>(words[r]), r == 0);
   return round_pack<E>(sum);
 }
 
-template <PeerAlgorithm algorithm, typename E>
+/// kMost: no more ranks than that; for two there is much less to keep in registers.
+template <PeerAlgorithm algorithm, int kMost, typename E>
 class Reducer;
 
-template <typename E>
-class Reducer<PeerAlgorithm::kPush, E> {
+template <int kMost, typename E>
+class Reducer<PeerAlgorithm::kPush, kMost, E> {
  public:
   static constexpr PeerFamily kFamily = PeerFamily::kPush;
 
-  __device__ Reducer(const PeerView& view, const PeerMessage<E>& message, std::uint32_t epoch)
-      : view_(view), message_(message), epoch_(epoch), layout_{view.size} {}
+  __device__ Reducer(const PeerView& view, std::uint32_t epoch)
+      : view_(view), epoch_(epoch), layout_{view.size} {}
 
-  __device__ void prepare(const BlockPart& part, std::int64_t total, SpinGuard&) {
+  template <typename Own>
+  __device__ void prepare(const BlockPart&, const Own& own, SpinGuard&) {
     const std::int64_t to = layout_.push(epoch_ & 1, view_.rank, blockIdx.x);
-    for_each_pack(part, total, [&](std::int32_t local, std::int64_t pack) {
-      push_words(view_, to + local * 32, to_words(load_message(message_, pack)), epoch_);
+    own.for_each([&](std::int32_t local, Words pack) {
+      push_words(view_, to + PeerLayout::push_place(local), pack, epoch_);
     });
   }
-  __device__ Pack<E> fetch(std::int32_t local, std::int64_t pack, SpinGuard& guard) const {
-    const std::byte* base = view_.peers[view_.rank] + local * 32;
+  __device__ Pack<E> fetch(std::int32_t local, Words own, SpinGuard& guard) const {
+    const std::byte* base = view_.peers[view_.rank] + PeerLayout::push_place(local);
     float sum[Pack<E>::kSize];
-    poll_words(
-        view_, epoch_, to_words(load_message(message_, pack)), guard,
+    poll_words<PeerLayout::kPushApart, kMost>(
+        view_, epoch_, own, guard,
         [&](int r) { return base + layout_.push(epoch_ & 1, r, blockIdx.x); },
         [&](int r, Words words) { accumulate(sum, to_pack<E>(words), r == 0); });
     return round_pack<E>(sum);
@@ -105,64 +151,56 @@ class Reducer<PeerAlgorithm::kPush, E> {
 
  private:
   const PeerView& view_;
-  const PeerMessage<E>& message_;
   std::uint32_t epoch_;
   PeerLayout layout_;
 };
 
-template <typename E>
-class Reducer<PeerAlgorithm::kPull, E> {
+template <int kMost, typename E>
+class Reducer<PeerAlgorithm::kPull, kMost, E> {
  public:
   static constexpr PeerFamily kFamily = PeerFamily::kPull;
 
-  __device__ Reducer(const PeerView& view, const PeerMessage<E>& message, std::uint32_t epoch)
-      : view_(view),
-        message_(message),
-        epoch_(epoch),
-        inputs_(PeerLayout{view.size}.pull(0, epoch & 1, blockIdx.x)) {}
+  __device__ Reducer(const PeerView& view, std::uint32_t epoch)
+      : view_(view), epoch_(epoch), inputs_(PeerLayout{view.size}.pull(0, epoch & 1, blockIdx.x)) {}
 
-  __device__ void prepare(const BlockPart& part, std::int64_t total, SpinGuard& guard) {
+  template <typename Own>
+  __device__ void prepare(const BlockPart&, const Own& own, SpinGuard& guard) {
     std::byte* mine = view_.peers[view_.rank] + inputs_;
-    for_each_pack(part, total, [&](std::int32_t local, std::int64_t pack) {
-      store_words(mine + local * 16, to_words(load_message(message_, pack)));
-    });
+    own.for_each([&](std::int32_t local, Words pack) { store_words(mine + local * 16, pack); });
     peer_block_barrier(view_, 0, epoch_, guard);
   }
-  __device__ Pack<E> fetch(std::int32_t local, std::int64_t, SpinGuard&) const {
-    return sum_peers<E>(view_, inputs_ + local * 16);
+  __device__ Pack<E> fetch(std::int32_t local, Words, SpinGuard&) const {
+    return sum_peers<E, kMost>(view_, inputs_ + local * 16);
   }
 
  private:
   const PeerView& view_;
-  const PeerMessage<E>& message_;
   std::uint32_t epoch_;
   std::int64_t inputs_;
 };
 
-template <typename E>
-class Reducer<PeerAlgorithm::kTwoShot, E> {
+template <int kMost, typename E>
+class Reducer<PeerAlgorithm::kTwoShot, kMost, E> {
  public:
   static constexpr PeerFamily kFamily = PeerFamily::kTwoShot;
 
-  __device__ Reducer(const PeerView& view, const PeerMessage<E>& message, std::uint32_t epoch)
+  __device__ Reducer(const PeerView& view, std::uint32_t epoch)
       : view_(view),
-        message_(message),
         epoch_(epoch),
         inputs_(PeerLayout{view.size}.pull(1, epoch & 1, blockIdx.x)),
         sums_(PeerLayout{view.size}.pull(2, epoch & 1, blockIdx.x)) {}
 
-  __device__ void prepare(const BlockPart& part, std::int64_t total, SpinGuard& guard) {
+  template <typename Own>
+  __device__ void prepare(const BlockPart& part, const Own& own, SpinGuard& guard) {
     std::byte* mine = view_.peers[view_.rank] + inputs_;
-    for_each_pack(part, total, [&](std::int32_t local, std::int64_t pack) {
-      store_words(mine + local * 16, to_words(load_message(message_, pack)));
-    });
+    own.for_each([&](std::int32_t local, Words pack) { store_words(mine + local * 16, pack); });
     peer_block_barrier(view_, 1, epoch_, guard);
     // Of a short last row the packs beyond the message hold old bytes: summed, never read.
     const std::int32_t begin = part.size() * view_.rank / view_.size;
     const std::int32_t end = part.size() * (view_.rank + 1) / view_.size;
     for (std::int32_t local = begin + static_cast<std::int32_t>(threadIdx.x); local < end;
          local += static_cast<std::int32_t>(blockDim.x)) {
-      const Words sum = to_words(sum_peers<E>(view_, inputs_ + local * 16));
+      const Words sum = to_words(sum_peers<E, kMost>(view_, inputs_ + local * 16));
       for (int step = 0; step < view_.size; ++step) {
         const int peer = (view_.rank + step) % view_.size;
         store_words(view_.peers[peer] + sums_ + local * 16, sum);
@@ -170,39 +208,42 @@ class Reducer<PeerAlgorithm::kTwoShot, E> {
     }
     peer_block_barrier(view_, 2, epoch_, guard);
   }
-  __device__ Pack<E> fetch(std::int32_t local, std::int64_t, SpinGuard&) const {
+  __device__ Pack<E> fetch(std::int32_t local, Words, SpinGuard&) const {
     return to_pack<E>(load_words(view_.peers[view_.rank] + sums_ + local * 16));
   }
 
  private:
   const PeerView& view_;
-  const PeerMessage<E>& message_;
   std::uint32_t epoch_;
   std::int64_t inputs_, sums_;
 };
 
-/// One all-reduce. `epilogue.row(...)` gets each row with a way to fetch its summed packs.
-template <PeerAlgorithm algorithm, typename E, typename Epilogue>
-__global__ void __launch_bounds__(512)
+/// One all-reduce. `epilogue.row(...)` gets each row with a way to fetch its summed packs. All that
+/// a row needs from this rank is loaded together, before anything waits for one of the loads.
+template <PeerAlgorithm algorithm, int kMost, typename E, typename Epilogue>
+__global__ void __launch_bounds__(512, kMost == 2 && Epilogue::kPacksPerThread == 1 ? 2 : 1)
     all_reduce_kernel(const __grid_constant__ PeerView view,
                       const __grid_constant__ PeerMessage<E> message,
                       const __grid_constant__ Epilogue epilogue) {
-  using Algorithm = Reducer<algorithm, E>;
+  using Algorithm = Reducer<algorithm, kMost, E>;
   pdl_trigger();  // The successor may bring its weights while we wait for the peers.
   const BlockPart part(message.grid);
+  const std::int64_t total = (message.elements + Pack<E>::kSize - 1) / Pack<E>::kSize;
   typename Epilogue::State state;
   epilogue.begin(part, state);
   pdl_wait();
+  const OwnPacks<E, Epilogue> own(message, part, total);
+  epilogue.load(part, part.first_row, state);
   const std::uint32_t epoch = next_epoch(view, Algorithm::kFamily);
   SpinGuard guard(view);
-  const std::int64_t total = (message.elements + Pack<E>::kSize - 1) / Pack<E>::kSize;
-  Algorithm reducer(view, message, epoch);
-  reducer.prepare(part, total, guard);
+  Algorithm reducer(view, epoch);
+  reducer.prepare(part, own, guard);
   epilogue.join(state);
   std::int32_t local = 0;
   for (std::int32_t row = part.first_row; row < part.rows; row += part.row_step) {
-    epilogue.row(part, row, total, state, [&](std::int32_t w) {
-      return reducer.fetch(local + w, part.pack(row, w), guard);
+    if (row != part.first_row) epilogue.load(part, row, state);
+    epilogue.row(part, row, total, state, [&](int k, std::int32_t w) {
+      return reducer.fetch(local + w, own.at(row, k, w), guard);
     });
     local += part.width;
   }
@@ -211,7 +252,7 @@ __global__ void __launch_bounds__(512)
 }
 
 /// Launches with PDL; the grid depends on shapes only and is equal on all ranks.
-template <PeerAlgorithm algorithm, typename E, typename Epilogue>
+template <PeerAlgorithm algorithm, int kMost, typename E, typename Epilogue>
 void launch_all_reduce(Context<Cuda>& ctx, Stream<Cuda>& stream, const PeerView& view,
                        const PeerMessage<E>& message, const Epilogue& epilogue) {
   const PeerGrid& grid = message.grid;
@@ -220,7 +261,8 @@ void launch_all_reduce(Context<Cuda>& ctx, Stream<Cuda>& stream, const PeerView&
   shape.block = dim3(static_cast<unsigned>(grid.threads));
   shape.dependent = true;
   shape.cluster = grid.cluster;
-  launch_on(ctx, stream, shape, all_reduce_kernel<algorithm, E, Epilogue>, view, message, epilogue);
+  launch_on(ctx, stream, shape, all_reduce_kernel<algorithm, kMost, E, Epilogue>, view, message,
+            epilogue);
 }
 
 template <typename E, typename Epilogue>
@@ -229,13 +271,19 @@ void launch_all_reduce(Context<Cuda>& ctx, Stream<Cuda>& stream, PeerAlgorithm a
                        const Epilogue& epilogue) {
   TANDEM_ASSERT(fits(algorithm, message.grid), message.grid.rows, " rows of ",
                 message.grid.row_packs, " packs do not fit the peer workspace");
+  const bool two = view.size == 2;
   switch (algorithm) {
     case PeerAlgorithm::kPush:
-      return launch_all_reduce<PeerAlgorithm::kPush>(ctx, stream, view, message, epilogue);
+      return two ? launch_all_reduce<PeerAlgorithm::kPush, 2>(ctx, stream, view, message, epilogue)
+                 : launch_all_reduce<PeerAlgorithm::kPush, kMaxPeers>(ctx, stream, view, message,
+                                                                      epilogue);
     case PeerAlgorithm::kPull:
-      return launch_all_reduce<PeerAlgorithm::kPull>(ctx, stream, view, message, epilogue);
+      return two ? launch_all_reduce<PeerAlgorithm::kPull, 2>(ctx, stream, view, message, epilogue)
+                 : launch_all_reduce<PeerAlgorithm::kPull, kMaxPeers>(ctx, stream, view, message,
+                                                                      epilogue);
     case PeerAlgorithm::kTwoShot:
-      return launch_all_reduce<PeerAlgorithm::kTwoShot>(ctx, stream, view, message, epilogue);
+      return launch_all_reduce<PeerAlgorithm::kTwoShot, kMaxPeers>(ctx, stream, view, message,
+                                                                   epilogue);
   }
 }
 

@@ -1,74 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
 // The all-reduce with everything that follows a row-parallel matmul: bias, post-norm, residual
 // add, next norm. A cluster of blocks holds a row in registers from the sum to the last store.
-#include <cooperative_groups.h>
-
 #include "kernels/cuda/all_reduce_kernel.cuh"
 #include "kernels/cuda/load_floats.cuh"
+#include "kernels/cuda/row_sum.cuh"
 
 namespace tandem::kernels {
 namespace {
-
-constexpr int kPacksPerThread = 2;  // As `row_grid` promises.
-
-/// Sums over all threads of a cluster without a barrier, with equal bits in all of them: every warp
-/// stores its sum beside the number of the call, in 8 bytes, into the shared memory of every block,
-/// and each warp polls that of its own block (the push protocol, between SMs). Two sets of slots
-/// alternate: whoever stores for call k + 2 has read call k + 1 of everybody, so all have read call
-/// k. A block ends after it heard of all warps, so nobody stores into a block that is gone.
-struct ClusterSum {
-  static constexpr int kSlots = 128;  ///< 8 blocks of 16 warps.
-  std::uint64_t slots[2][kSlots];
-
-  /// By all threads, with a cluster barrier between it and the first `sum`.
-  __device__ void clear() {
-    for (int i = static_cast<int>(threadIdx.x); i < 2 * kSlots; i += static_cast<int>(blockDim.x))
-      slots[i / kSlots][i % kSlots] = 0;
-  }
-
-  __device__ float sum(float value, std::uint32_t call) {
-    auto cluster = cooperative_groups::this_cluster();
-    const int lane = static_cast<int>(threadIdx.x) % 32, warp = static_cast<int>(threadIdx.x) / 32;
-    const int warps = static_cast<int>(blockDim.x) / 32;
-    const int blocks = static_cast<int>(cluster.num_blocks());
-    value = warp_sum(value);
-    std::uint64_t* set = slots[call & 1];
-    if (lane < blocks) {
-      std::uint64_t* mine = &set[static_cast<int>(cluster.block_rank()) * warps + warp];
-      *static_cast<volatile std::uint64_t*>(cluster.map_shared_rank(mine, lane)) =
-          std::uint64_t{call} << 32 | __float_as_uint(value);
-    }
-    float total = 0.0f;
-    for (int slot = lane; slot < blocks * warps; slot += 32) {
-      std::uint64_t word;
-      do word = *static_cast<const volatile std::uint64_t*>(&set[slot]);
-      while (static_cast<std::uint32_t>(word >> 32) != call);
-      total += __uint_as_float(static_cast<std::uint32_t>(word));
-    }
-    return warp_sum(total);
-  }
-
- private:
-  static __device__ float warp_sum(float value) {
-#pragma unroll
-    for (int offset = 16; offset > 0; offset /= 2)
-      value += __shfl_xor_sync(0xffffffffu, value, offset);
-    return value;
-  }
-};
 
 __device__ __forceinline__ void prefetch_line(const void* address) {
   asm volatile("prefetch.global.L2 [%0];" ::"l"(address));
 }
 
-template <typename E>
+/// kPacks: of a row, the most that a thread holds.
+template <typename E, int kPacks>
 struct AddNormEpilogue {
   static constexpr int kSize = Pack<E>::kSize;
+  static constexpr int kPacksPerThread = kPacks;
+  static constexpr bool kWholePacks = true;
   /// Of one thread. The weights of its columns are the same for all rows.
   struct State {
-    ClusterSum* cluster = nullptr;
+    RowSum* row_sum = nullptr;
     std::uint32_t calls = 0;
-    float next_weight[kPacksPerThread][kSize] = {};
+    float next_weight[kPacks][kSize] = {};
+    Words old[kPacks];  ///< The residual's packs of the row.
   };
 
   const float *bias = nullptr, *post_weight = nullptr, *next_weight = nullptr;
@@ -76,31 +31,27 @@ struct AddNormEpilogue {
   E* residual = nullptr;
   E* normed = nullptr;
   std::int64_t residual_stride = 0, normed_stride = 0;
-  std::int32_t hidden = 0;
+  float inverse_hidden = 0;
+  std::int32_t cluster = 1;  ///< Blocks.
 
   /// Weights are constants: they may be read before the grid dependency wait.
   __device__ void begin(const BlockPart& part, State& state) const {
-    __shared__ ClusterSum cluster;
-    state.cluster = &cluster;
-    cluster.clear();
-    cooperative_groups::this_cluster().barrier_arrive();
+    __shared__ RowSum row_sum;
+    state.row_sum = &row_sum;
+    row_sum.begin(cluster);
     for_packs(part, [&](int k, std::int32_t, std::int32_t column) {
       load_weights(next_weight, column, state.next_weight[k]);
       if (bias != nullptr) prefetch_line(bias + column);
       if (post_weight != nullptr) prefetch_line(post_weight + column);
     });
   }
-  /// The slots of all blocks are clear behind it.
-  __device__ void join(State&) const { cooperative_groups::this_cluster().barrier_wait(); }
+  __device__ void join(State& state) const { state.row_sum->join(cluster); }
 
   /// Calls body(k, w, column) for this thread's packs of a row.
   template <typename Body>
   __device__ void for_packs(const BlockPart& part, const Body& body) const {
-#pragma unroll
-    for (int k = 0; k < kPacksPerThread; ++k) {
-      const std::int32_t w = static_cast<std::int32_t>(threadIdx.x + k * blockDim.x);
-      if (w < part.width) body(k, w, (part.column + w) * kSize);
-    }
+    for_row_packs<kPacks>(part,
+                          [&](int k, std::int32_t w) { body(k, w, (part.column + w) * kSize); });
   }
   /// Ones where there are no weights.
   static __device__ void load_weights(const float* weight, std::int32_t column,
@@ -111,31 +62,31 @@ struct AddNormEpilogue {
   }
 
   /// 1 / rms of the row of which this thread holds `x`.
-  __device__ float inverse_rms(const float (&x)[kPacksPerThread][kSize], float eps,
-                               State& state) const {
+  __device__ float inverse_rms(const float (&x)[kPacks][kSize], float eps, State& state) const {
     float squares = 0.0f;
 #pragma unroll
-    for (int k = 0; k < kPacksPerThread; ++k)
+    for (int k = 0; k < kPacks; ++k)
 #pragma unroll
       for (int i = 0; i < kSize; ++i) squares += x[k][i] * x[k][i];
-    const float sum = state.cluster->sum(squares, ++state.calls);
-    return 1.0f / sqrtf(sum / static_cast<float>(hidden) + eps);
+    return rsqrtf(state.row_sum->sum(squares, state.calls++, cluster) * inverse_hidden + eps);
+  }
+
+  __device__ void load(const BlockPart& part, std::int32_t row, State& state) const {
+    for_packs(part, [&](int k, std::int32_t, std::int32_t column) {
+      state.old[k] = load_whole(residual + row * residual_stride + column);
+    });
   }
 
   template <typename Fetch>
   __device__ void row(const BlockPart& part, std::int32_t row, std::int64_t, State& state,
                       const Fetch& fetch) const {
-    float x[kPacksPerThread][kSize] = {};  // Zeros beyond the row: they add nothing to a norm.
-    Pack<E> old[kPacksPerThread];
-    E* residual_row = residual + row * residual_stride;
-    for_packs(part, [&](int k, std::int32_t, std::int32_t column) {
-      old[k] = load_pack(residual_row + column);  // In flight while the peers are polled.
-    });
+    float x[kPacks][kSize] = {};  // Zeros beyond the row: they add nothing to a norm.
     for_packs(part, [&](int k, std::int32_t w, std::int32_t column) {
-      const Pack<E> branch = fetch(w);
+      const Pack<E> branch = fetch(k, w);
+      float added[kSize] = {};
+      if (bias != nullptr) load_floats<kSize>(bias + column, added);
 #pragma unroll
-      for (int i = 0; i < kSize; ++i)
-        x[k][i] = to_float(branch.values[i]) + (bias == nullptr ? 0.0f : bias[column + i]);
+      for (int i = 0; i < kSize; ++i) x[k][i] = to_float(branch.values[i]) + added[i];
     });
     if (post_weight != nullptr) {
       const float inverse = inverse_rms(x, post_eps, state);
@@ -147,26 +98,25 @@ struct AddNormEpilogue {
       });
     }
     for_packs(part, [&](int k, std::int32_t, std::int32_t column) {
-      Pack<E> fresh;
+      const Pack<E> old = to_pack<E>(state.old[k]);
 #pragma unroll
-      for (int i = 0; i < kSize; ++i) {
-        fresh.values[i] = from_float<E>(to_float(old[k].values[i]) + scale * x[k][i]);
-        x[k][i] = to_float(fresh.values[i]);
-      }
-      store_pack(residual_row + column, fresh);
+      for (int i = 0; i < kSize; ++i) x[k][i] = to_float(old.values[i]) + scale * x[k][i];
+      const Pack<E> fresh = round_pack<E>(x[k]);
+#pragma unroll
+      for (int i = 0; i < kSize; ++i) x[k][i] = to_float(fresh.values[i]);
+      store_pack(residual + row * residual_stride + column, fresh);
     });
     if (normed != nullptr) store_normed(part, row, x, state);
   }
 
   __device__ void store_normed(const BlockPart& part, std::int32_t row,
-                               const float (&x)[kPacksPerThread][kSize], State& state) const {
+                               const float (&x)[kPacks][kSize], State& state) const {
     const float inverse = next_weight == nullptr ? 1.0f : inverse_rms(x, next_eps, state);
     for_packs(part, [&](int k, std::int32_t, std::int32_t column) {
-      Pack<E> out;
+      float out[kSize];
 #pragma unroll
-      for (int i = 0; i < kSize; ++i)
-        out.values[i] = from_float<E>(x[k][i] * inverse * state.next_weight[k][i]);
-      store_pack(normed + row * normed_stride + column, out);
+      for (int i = 0; i < kSize; ++i) out[i] = x[k][i] * inverse * state.next_weight[k][i];
+      store_pack(normed + row * normed_stride + column, round_pack<E>(out));
     });
   }
 };
@@ -187,6 +137,30 @@ bool can_reduce_add_norm(const PeerView& view, PeerAlgorithm algorithm, TensorVi
               row_grid(partial.rows, partial.cols / kSize, view.max_blocks, view.row_blocks));
 }
 
+namespace {
+
+template <int kPacks, typename T>
+void launch_add_norm(Context<Cuda>& ctx, Stream<Cuda>& stream, const PeerView& view,
+                     PeerAlgorithm algorithm, const PeerMessage<cuda_t<T>>& message,
+                     const AddNormArgs<T, Cuda>& args) {
+  AddNormEpilogue<cuda_t<T>, kPacks> epilogue;
+  epilogue.bias = args.bias;
+  epilogue.post_weight = args.post_norm.weight;
+  epilogue.post_eps = args.post_norm.eps;
+  epilogue.next_weight = args.next_norm.weight;
+  epilogue.next_eps = args.next_norm.eps;
+  epilogue.scale = args.scale;
+  epilogue.residual = to_cuda(args.residual.data);
+  epilogue.residual_stride = args.residual.stride;
+  epilogue.normed = to_cuda(args.normed.data);
+  epilogue.normed_stride = args.normed.stride;
+  epilogue.inverse_hidden = 1.0f / static_cast<float>(args.residual.cols);
+  epilogue.cluster = message.grid.cluster;
+  launch_all_reduce(ctx, stream, algorithm, view, message, epilogue);
+}
+
+}  // namespace
+
 template <typename T>
 void peer_reduce_add_norm(Context<Cuda>& ctx, Stream<Cuda>& stream, const PeerView& view,
                           PeerAlgorithm algorithm, TensorView<T, Cuda> partial,
@@ -198,19 +172,10 @@ void peer_reduce_add_norm(Context<Cuda>& ctx, Stream<Cuda>& stream, const PeerVi
   message.elements = partial.rows * partial.cols;
   message.grid =
       row_grid(partial.rows, partial.cols / Pack<E>::kSize, view.max_blocks, view.row_blocks);
-  AddNormEpilogue<E> epilogue;
-  epilogue.bias = args.bias;
-  epilogue.post_weight = args.post_norm.weight;
-  epilogue.post_eps = args.post_norm.eps;
-  epilogue.next_weight = args.next_norm.weight;
-  epilogue.next_eps = args.next_norm.eps;
-  epilogue.scale = args.scale;
-  epilogue.residual = to_cuda(args.residual.data);
-  epilogue.residual_stride = args.residual.stride;
-  epilogue.normed = to_cuda(args.normed.data);
-  epilogue.normed_stride = args.normed.stride;
-  epilogue.hidden = static_cast<std::int32_t>(partial.cols);
-  launch_all_reduce(ctx, stream, algorithm, view, message, epilogue);
+  if (message.grid.row_packs / message.grid.cluster <= message.grid.threads)
+    launch_add_norm<1>(ctx, stream, view, algorithm, message, args);
+  else  // as `row_grid` promises
+    launch_add_norm<2>(ctx, stream, view, algorithm, message, args);
 }
 
 template bool can_reduce_add_norm(const PeerView&, PeerAlgorithm, TensorView<float, Cuda>,

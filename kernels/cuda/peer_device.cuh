@@ -3,8 +3,8 @@
 // scope throughout: the peer may be another GPU, and its kernel in another memory sync domain.
 #pragma once
 
+#include "kernels/cuda/numeric.cuh"
 #include "kernels/cuda/peer_view.h"
-#include "kernels/device/cuda/dtype.cuh"
 
 namespace tandem::kernels {
 
@@ -26,6 +26,11 @@ __device__ __forceinline__ Words load_words(const void* from) {
                : "memory");
   return words;
 }
+/// Of memory that is not shared. As whole words: a `Pack` that lives long is kept in pieces.
+__device__ __forceinline__ Words load_whole(const void* from) {
+  const ulonglong2 words = *static_cast<const ulonglong2*>(from);
+  return {words.x, words.y};
+}
 __device__ __forceinline__ void store_release(void* to, std::uint32_t value) {
   asm volatile("st.release.sys.global.u32 [%0], %1;" ::"l"(to), "r"(value) : "memory");
 }
@@ -46,27 +51,27 @@ class SpinGuard {
  public:
   __device__ explicit SpinGuard(const PeerView& view)
       : error_word_(view.error_word), limit_ns_(view.spin_limit_ns) {
-    broken_ = *static_cast<volatile std::uint32_t*>(error_word_) != 0;
+    broken_ = *static_cast<volatile std::uint32_t*>(error_word_);
   }
 
   /// Call after a poll that found nothing; true: give up.
   __device__ bool expired() {
-    if (broken_ || (++polls_ & 255u) != 0) return broken_;
+    if (broken_ != 0 || (++polls_ & 255u) != 0) return broken_ != 0;
     const std::uint64_t now = global_timer_ns();
     if (start_ns_ == 0) start_ns_ = now;
     const std::uint64_t waited = now - start_ns_;
     if (waited < 1'000'000) return false;
     volatile std::uint32_t* word = error_word_;
     if (waited > limit_ns_) *word = 1;
-    broken_ = *word != 0;
-    return broken_;
+    broken_ = *word;
+    return broken_ != 0;
   }
 
  private:
   std::uint32_t* error_word_;
   std::uint64_t limit_ns_, start_ns_ = 0;
   std::uint32_t polls_ = 0;
-  bool broken_;
+  std::uint32_t broken_;  ///< As loaded: only the first `expired` waits for the load.
 };
 
 /// 0 is never used: memory starts as 0. Successors have alternating parity.
@@ -120,10 +125,17 @@ __device__ __forceinline__ void accumulate(float* sum, const Pack<E>& pack, bool
 }
 template <typename E>
 __device__ __forceinline__ Pack<E> round_pack(const float* sum) {
-  Pack<E> pack;
+  if constexpr (sizeof(E) == 2) {  // Two in one instruction; one by one takes a slower unit.
+    const auto four = [sum](int i) {
+      return std::uint64_t{pack2<E>(sum[i + 2], sum[i + 3])} << 32 | pack2<E>(sum[i], sum[i + 1]);
+    };
+    return to_pack<E>(Words{four(0), four(4)});
+  } else {
+    Pack<E> pack;
 #pragma unroll
-  for (int i = 0; i < Pack<E>::kSize; ++i) pack.values[i] = from_float<E>(sum[i]);
-  return pack;
+    for (int i = 0; i < Pack<E>::kSize; ++i) pack.values[i] = from_float<E>(sum[i]);
+    return pack;
+  }
 }
 
 /// 16 bytes of data as the push protocol stores them: 4 of them and the epoch in every 8 bytes.
@@ -135,32 +147,57 @@ __device__ __forceinline__ MarkedWords mark_words(Words words, std::uint32_t epo
   return {{(words.low & 0xffffffffu) | mark, (words.low >> 32) | mark},
           {(words.high & 0xffffffffu) | mark, (words.high >> 32) | mark}};
 }
-__device__ __forceinline__ void store_marked(std::byte* to, const MarkedWords& marked) {
+__device__ __forceinline__ bool is_marked(Words first, Words second, std::uint32_t epoch) {
+  return (first.low >> 32) == epoch && (first.high >> 32) == epoch && (second.low >> 32) == epoch &&
+         (second.high >> 32) == epoch;
+}
+__device__ __forceinline__ Words unmark_words(Words first, Words second) {
+  return {(first.low & 0xffffffffu) | (first.high << 32),
+          (second.low & 0xffffffffu) | (second.high << 32)};
+}
+/// The halves lie `apart` bytes from each other.
+__device__ __forceinline__ void store_marked(std::byte* to, const MarkedWords& marked,
+                                             std::int64_t apart = 16) {
   store_words(to, marked.first);
-  store_words(to + 16, marked.second);
+  store_words(to + apart, marked.second);
 }
 
-/// Puts 16 bytes into the push region of every peer. `to` is the offset of this rank's part for the
-/// block.
+/// Puts 16 bytes into the push region of every peer. `to` is the offset of their place there.
 __device__ __forceinline__ void push_words(const PeerView& view, std::int64_t to, Words words,
                                            std::uint32_t epoch) {
   const MarkedWords marked = mark_words(words, epoch);
+#pragma unroll 1
   for (int step = 1; step < view.size; ++step) {
     // Every rank begins with another peer, so that no one's links are hit by all at once.
     const int sum = view.rank + step;
-    store_marked(view.peers[sum < view.size ? sum : sum - view.size] + to, marked);
+    store_marked(view.peers[sum < view.size ? sum : sum - view.size] + to, marked,
+                 PeerLayout::kPushApart);
   }
 }
 
 /// Waits for the pack of every other rank in the push region and calls `use(r, words)` for all
 /// ranks in order, this rank's own `own` included. `from(r)` is the address of rank r's part. The
-/// loads of four ranks are in flight together; more would not fit the registers.
-template <typename From, typename Use>
+/// loads of four ranks are in flight together; more would not fit the registers. Halves lie
+/// `kApart` bytes from each other.
+template <std::int64_t kApart = 16, int kMost = kMaxPeers, typename From, typename Use>
 __device__ __forceinline__ void poll_words(const PeerView& view, std::uint32_t epoch, Words own,
                                            SpinGuard& guard, const From& from, const Use& use) {
+  if constexpr (kMost == 2) {
+    if (view.size < 2) return use(0, own);
+    const std::byte* at = from(1 - view.rank);
+    Words first, second;
+    do {
+      first = load_words(at);
+      second = load_words(at + kApart);
+    } while (!is_marked(first, second, epoch) && !guard.expired());
+    const Words arrived = unmark_words(first, second);
+    use(0, view.rank == 0 ? own : arrived);
+    use(1, view.rank == 1 ? own : arrived);
+    return;
+  }
   constexpr int kGroup = 4;
 #pragma unroll
-  for (int begin = 0; begin < kMaxPeers; begin += kGroup) {
+  for (int begin = 0; begin < kMost; begin += kGroup) {
     if (begin >= view.size) return;
     Words first[kGroup], second[kGroup];
     bool ready;
@@ -171,22 +208,20 @@ __device__ __forceinline__ void poll_words(const PeerView& view, std::uint32_t e
         const int r = begin + i;
         if (r >= view.size || r == view.rank) continue;
         first[i] = load_words(from(r));
-        second[i] = load_words(from(r) + 16);
+        second[i] = load_words(from(r) + kApart);
       }
 #pragma unroll
       for (int i = 0; i < kGroup; ++i) {
         const int r = begin + i;
         if (r >= view.size || r == view.rank) continue;
-        ready = ready && (first[i].low >> 32) == epoch && (first[i].high >> 32) == epoch &&
-                (second[i].low >> 32) == epoch && (second[i].high >> 32) == epoch;
+        ready = ready && is_marked(first[i], second[i], epoch);
       }
     } while (!ready && !guard.expired());
 #pragma unroll
     for (int i = 0; i < kGroup; ++i) {
       const int r = begin + i;
       if (r >= view.size) continue;
-      const Words arrived{(first[i].low & 0xffffffffu) | (first[i].high << 32),
-                          (second[i].low & 0xffffffffu) | (second[i].high << 32)};
+      const Words arrived = unmark_words(first[i], second[i]);
       use(r, r == view.rank ? own : arrived);
     }
   }

@@ -43,9 +43,16 @@ struct PeerLayout {
   }
   static constexpr std::int64_t flags_bytes() { return kFlagSets * kPeerBlocks * kMaxPeers * 4; }
 
-  /// [half][source][block][pack] of 32 bytes: 16 bytes of data, each 4 beside the epoch.
+  /// [half][source][block] of kPushPacks places of 32 bytes: 16 of data, each 4 beside the epoch.
   constexpr std::int64_t push(std::int64_t half, std::int64_t source, std::int64_t block) const {
     return flags_bytes() + ((half * size + source) * kPeerBlocks + block) * kPushPacks * 32;
+  }
+  /// Where in its block's part a pack has its first 16 bytes; the other 16 are kPushApart behind
+  /// them. So a warp's stores of either kind fill whole lines, and none crosses a link in pieces.
+  static constexpr std::int64_t kPushApart = 32 * 16;
+  static constexpr std::int64_t push_place(std::int32_t pack) {
+    const auto number = static_cast<std::uint32_t>(pack);
+    return number / 32 * 1024 + number % 32 * 16;
   }
   /// [region][half][block][pack] of 16 bytes; regions: pull, two-shot inputs, two-shot sums.
   constexpr std::int64_t pull(std::int64_t region, std::int64_t half, std::int64_t block) const {

@@ -22,6 +22,7 @@ struct Case {
   bool bias, post_norm, next_norm;
   float scale;
   PeerAlgorithm algorithm;
+  std::int32_t row_blocks = 0;
 };
 
 float noise(std::int64_t i, int salt) {
@@ -109,6 +110,7 @@ void run_case(Context<Cuda>& ctx, const Case& c) {
     const auto i = static_cast<std::size_t>(r);
     PeerView view = memory[i]->view();
     view.max_blocks = kPeerBlocks / c.ranks;
+    view.row_blocks = c.row_blocks;
     AddNormArgs<T, Cuda> args;
     args.bias = c.bias ? bias_device.data() : nullptr;
     if (c.post_norm) args.post_norm = {post_device.data(), 1e-6f};
@@ -155,6 +157,12 @@ TYPED_TEST(ReduceAddNorm, MatchesTheHostOnAllRanks) {
       {2, 64, 4096, false, false, true, 1.0f, PeerAlgorithm::kTwoShot},
       {3, 5, 576, true, true, true, 1.0f, PeerAlgorithm::kTwoShot},
       {8, 40, 512, false, false, true, 1.0f, PeerAlgorithm::kTwoShot},
+      // Blocks with several rows, clusters with several sums.
+      {2, 70, 1000, true, true, true, 1.0f, PeerAlgorithm::kPush},
+      {2, 6, 4096, true, true, true, 1.0f, PeerAlgorithm::kPush, 8},
+      {4, 9, 2048, true, true, true, 1.0f, PeerAlgorithm::kPush, 2},
+      {2, 40, 8192, true, true, true, 0.5f, PeerAlgorithm::kPull, 8},
+      {2, 3, 4104, true, false, true, 1.0f, PeerAlgorithm::kPull},
   };
   for (const Case& c : cases) run_case<TypeParam>(ctx, c);
 }
