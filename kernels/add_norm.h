@@ -27,7 +27,9 @@ struct DeferredNorm {
   Norm<D> norm;                        ///< Its weight is never null.
   const float* square_sums = nullptr;  ///< [tokens, parts] of the residual's rows
   int parts = 0;                       ///< 0: nothing is due, `normed` is there.
-  bool weighted = false;  ///< `normed` holds residual * weight, and only the rows' factor is due.
+  /// `normed` holds residual * weight, and only the rows' factor is due: always in bfloat16, never
+  /// in float16, which the product may exceed.
+  bool weighted = false;
 };
 
 template <typename T, Device D>

@@ -14,6 +14,9 @@ inline constexpr int kDecodeMaxQHeads = 256;
 inline constexpr int kDecodeMaxCluster = 8;  // portable
 inline constexpr int kDecodeFewTiles = 4;    // of a block, before another of its cluster has any
 inline constexpr int kDecodeMinTiles = 64;   // of a block, before its row has another cluster
+/// Bytes of a layer's keys and values, with all rows as long as this one, from which on they are
+/// kept from filling L2. Less may stay there until the next step, or does no harm.
+inline constexpr std::int64_t kDecodeFillsL2 = 8 << 20;
 
 template <typename E>
 struct DecodeParams {
@@ -115,7 +118,10 @@ class TileSource {
         values_at(keys_at + Shape::kTileBytes / 2),
         p_(p),
         table_(p.chunk_table + std::int64_t{slot} * p.table_stride),
-        head_(p.kv_base + std::int64_t{kv_head} * kChunkTokens * kDim) {}
+        head_(p.kv_base + std::int64_t{kv_head} * kChunkTokens * kDim),
+        policy_(std::int64_t{length} * p.num_rows * p.num_kv_heads * (2 * kDim * 2) > kDecodeFillsL2
+                    ? read_once()
+                    : read_again()) {}
 
   /// The first tile, before the wait without the row's own token.
   __device__ void fetch_first(bool with_own) {
@@ -184,15 +190,10 @@ class TileSource {
     hold(from);
     hold(to);
     const int own = length - 1 - number * kDecodeTileTokens;
-    if (own >= kDecodeTileTokens) {
-#pragma unroll
-      for (int i = 0; i < kDecodeTileTokens; i += kRows)
-        copy16_async(below(to, i), from + i * kDim);
-      return;
-    }
 #pragma unroll
     for (int i = 0; i < kDecodeTileTokens; i += kRows)
-      if (i + row != own || with_own) copy16_async(below(to, i), from + i * kDim, i + row <= own);
+      if (i + row != own || with_own)
+        copy16_async(below(to, i), from + i * kDim, i + row <= own, policy_);
   }
   /// `rows` rows below a piece at `at`, whose row has none of their bits.
   __device__ static std::uint32_t below(std::uint32_t at, int rows) {
@@ -202,6 +203,7 @@ class TileSource {
   const DecodeParams<E>& p_;
   const std::int32_t* const table_;
   const E* const head_;
+  const L2Policy policy_;
   const E* next_ = nullptr;  ///< Keys of the tile fetched last.
   int ahead_ = 0;
   const E* own_ = nullptr;

@@ -91,7 +91,7 @@ __global__ void __launch_bounds__(kGemvThreads, 1)
   constexpr int kColumns = 32 / kUnits;  // that a warp makes results of
   GemvFactors<E> factors(args, kScalesResults ? warp * kColumns : 0,
                          kScalesResults ? kColumns : args.m);
-  GemvStager<E, kNorms> stager(args, stages, x, arrived + warp);
+  GemvStager<E, kNorms && !kScalesResults> stager(args, stages, x, arrived + warp);
   GemvLane lane(ring, x, args.m);
   if (is_mine) epilogue.before_wait(column, first);
   pdl_wait();
@@ -176,6 +176,8 @@ GemvArgs<cuda_t<T>> gemv_args(const TensorView<const T, Cuda>& x, const T* w,
   args.k = static_cast<int>(x.cols);
   args.inverse_k = 1.0f / static_cast<float>(x.cols);
   if (deferred == nullptr || deferred->parts == 0) return args;
+  TANDEM_ASSERT(deferred->weighted || !kGemvScalesResults<cuda_t<T>>,
+                "the rows lack the weight of their norm");
   if (!deferred->weighted) {
     args.x = to_cuda(deferred->residual.data);
     args.x_stride = deferred->residual.stride;

@@ -26,7 +26,7 @@ struct GemvArgs {
   std::int64_t x_stride;
   int m, k;
   BlockShare share;          ///< Of W: in rows, or pairs of rows.
-  const float* norm_weight;  ///< Of the norm to apply to x, or null: x has it.
+  const float* norm_weight;  ///< Of the norm to apply to x (half precision), or null.
   const float* square_sums;  ///< [m, parts] of the residual's rows
   int parts;                 ///< 0: no factor.
   float inverse_k, eps;
@@ -96,11 +96,11 @@ class GemvFactors {
   float part_[kLoads];
 };
 
-/// Brings the warp's part of x to shared memory, times the norm's weights where they were left to
-/// this kernel with it: lines of 128 bytes, [stage][m] of them, whose pieces are exchanged by the
-/// row's number. Copies are asynchronous, so that all of them are under way together, and counted
-/// by a barrier: groups of copies complete in order, behind those of W.
-template <typename E, bool kNorms>
+/// Brings the warp's part of x to shared memory, times the norm's weights and factors where
+/// `kWeighs` and they were left to this kernel: lines of 128 bytes, [stage][m] of them, whose
+/// pieces are exchanged by the row's number. Copies are asynchronous, so that all of them are under
+/// way together, and counted by a barrier: groups of copies complete in order, behind those of W.
+template <typename E, bool kWeighs>
 class GemvStager {
  public:
   /// Before the PDL wait: the norm's weights are constants. `to`: lines of this warp. `arrived`:
@@ -115,7 +115,7 @@ class GemvStager {
         to_(shared_address(to) + threadIdx.x % 32 / kPieces * args.m * 128),
         arrived_(shared_address(arrived)) {
     if (threadIdx.x % 32 == 0) barrier_init(arrived, 32);
-    if (kNorms && weight_ != nullptr) {
+    if (kWeighs && weight_ != nullptr) {
 #pragma unroll
       for (int i = 0; i < kHeld; ++i)
         if (i < pieces_) weights_[i] = load_vec<float, 8>(weight_ + i * kStep);
@@ -139,7 +139,7 @@ class GemvStager {
   /// Lane r has the factor of row r's norm, if it is one of x.
   __device__ __forceinline__ void finish(float factors) {
     barrier_wait(arrived_, 0);
-    if (!kNorms || weight_ == nullptr) return;
+    if (!kWeighs || weight_ == nullptr) return;
     std::uint32_t to = to_;
 #pragma unroll
     for (int i = 0; i < kHeld; ++i, to += 512 * m_) weigh(i < pieces_, to, weights_[i], factors);
@@ -185,9 +185,7 @@ class GemvStager {
                      : "memory");
 #pragma unroll
     for (int r = 0; r < kRows; ++r) {
-      float factor = 1.0f;
-      if constexpr (!kGemvScalesResults<E>)
-        factor = __shfl_sync(0xffffffffu, factors, (first + r) % 32);
+      const float factor = __shfl_sync(0xffffffffu, factors, (first + r) % 32);
       if (!is_there || first + r >= m_) continue;
 #pragma unroll
       for (int j = 0; j < 4; ++j) {

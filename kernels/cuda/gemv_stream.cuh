@@ -53,7 +53,7 @@ class GemvStream {
 #pragma unroll
       for (int i = 0; i < 4; ++i) {  // 4 rows on, pieces are exchanged with those 64 bytes away
         if (4 * i % Rows::kUnits < units_below_)
-          copy16_async((to ^ (i % 2 * 64u)) + i * 512u, at_[i]);
+          copy16_async((to ^ (i % 2 * 64u)) + i * 512u, at_[i], policy_);
         at_[i] += kGemvWarps * kGemvStage;
       }
       --left_;
@@ -86,6 +86,7 @@ class GemvStream {
   int unit_, stage_ = 0;  ///< Of the next one.
   int units_below_;       ///< Of this lane's first row of the tile, and itself.
   const E* at_[4];
+  const L2Policy policy_ = read_once();
 };
 
 /// One lane's view of a warp's stages of W and of its part of x, [stage][m] lines of 128 bytes:

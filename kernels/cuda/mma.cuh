@@ -12,6 +12,7 @@
 
 #include <cstdint>
 
+#include "kernels/cuda/l2_policy.cuh"
 #include "kernels/cuda/shared_address.cuh"
 
 namespace tandem::kernels {
@@ -25,9 +26,21 @@ __device__ __forceinline__ void copy16_async(std::uint32_t shared, const void* g
 __device__ __forceinline__ void copy16_async(void* shared, const void* global, bool take) {
   copy16_async(shared_address(shared), global, take);
 }
+__device__ __forceinline__ void copy16_async(std::uint32_t shared, const void* global, bool take,
+                                             L2Policy policy) {
+  asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2, %3;" ::"r"(shared),
+               "l"(global), "r"(take ? 16 : 0), "l"(policy)
+               : "memory");
+}
 /// The same, always, to an address in shared memory.
 __device__ __forceinline__ void copy16_async(std::uint32_t shared, const void* global) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(shared), "l"(global) : "memory");
+}
+__device__ __forceinline__ void copy16_async(std::uint32_t shared, const void* global,
+                                             L2Policy policy) {
+  asm volatile("cp.async.cg.shared.global.L2::cache_hint [%0], [%1], 16, %2;" ::"r"(shared),
+               "l"(global), "l"(policy)
+               : "memory");
 }
 __device__ __forceinline__ void copies_commit() {
   asm volatile("cp.async.commit_group;" ::: "memory");

@@ -9,6 +9,10 @@
 // to both. One thread copies W, one x; two warpgroups multiply; two warps meanwhile find the
 // factors of the norm that was left to this kernel. W's ring is filled before the PDL wait.
 //
+// A kernel's code comes from L2 or memory each time it starts, and little hides that: so loops stay
+// rolled up where nothing is gained, here and in `skinny_pipe.cuh` (with that, and the copies of W
+// started earlier, a step of 32 rows at TP 2 became 4 % shorter).
+//
 // The norm: what comes as x is residual * weight, so that its rows can be copied as they are; the
 // factor 1 / rms of a row of x is applied to the sums.
 //
@@ -65,33 +69,20 @@ struct SkinnyHalves {
 /// The factors of the rows' norms, by the two warps beside the copying ones.
 template <int kColumns>
 __device__ void skinny_factors(const SkinnyArgs& args, SkinnyShared<kColumns>& shared) {
-  constexpr int kWarps = 2, kTogether = 4, kLoads = 5;  // under way: the parts of 160 blocks
-  const int warp = threadIdx.x % 128 / 32 - 2, lane = threadIdx.x % 32;
-  for (int base = warp * kTogether; base < kColumns; base += kWarps * kTogether) {
-    float sum[kTogether] = {};
-    for (int first = lane; first < args.parts; first += 32 * kLoads) {
-      float part[kTogether][kLoads];
-#pragma unroll
-      for (int c = 0; c < kTogether; ++c)
-#pragma unroll
-        for (int i = 0; i < kLoads; ++i) {
-          const int at = first + i * 32;
-          part[c][i] = at < args.parts && base + c < args.m
-                           ? __ldcg(args.square_sums + (base + c) * args.parts + at)
-                           : 0.0f;
-        }
-#pragma unroll
-      for (int c = 0; c < kTogether; ++c)
-#pragma unroll
-        for (int i = 0; i < kLoads; ++i) sum[c] += part[c][i];
-    }
-#pragma unroll
-    for (int c = 0; c < kTogether; ++c) {
-      const float square = warp_sum(sum[c]);
-      if (lane == 0)
-        shared.factors[base + c] =
-            args.parts > 0 ? rsqrtf(square * args.inverse_k + args.eps) : 1.0f;
-    }
+  constexpr int kWarps = 2;
+  const int warp = threadIdx.x % 128 / 32 - kWarps, lane = threadIdx.x % 32, parts = args.parts;
+  if (parts > 0) barrier_wait(&shared.parts_full, 0);
+#pragma unroll 1
+  for (int row = warp; row < kColumns; row += 2 * kWarps) {
+    const float *one = shared.parts(row, parts), *other = shared.parts(row + kWarps, parts);
+    float2 sum = {0, 0};
+#pragma unroll 1
+    for (int at = lane; at < parts; at += 32) sum = {sum.x + one[at], sum.y + other[at]};
+    sum = {warp_sum(sum.x), warp_sum(sum.y)};
+    const float square = lane == 0 ? sum.x : sum.y;
+    if (lane < 2)
+      shared.factors[row + lane * kWarps] =
+          parts > 0 ? rsqrtf(square * args.inverse_k + args.eps) : 1.0f;
   }
   __syncwarp();
   if (lane == 0) barrier_arrive(&shared.factors_ready);
@@ -147,12 +138,11 @@ __device__ __forceinline__ void skinny_finish(const float (&d)[kColumns / 2],
   const float* sums = shared.sums[args.splits_k ? 0 : group][column];
   const float* more = shared.sums[1][column];
   const auto take = [&](float(&to)[8], int first) {
+    const Vec<float, 8> some = load_vec<float, 8>(sums + first);
+    Vec<float, 8> others{};
+    if (args.splits_k) others = load_vec<float, 8>(more + first);
 #pragma unroll
-    for (int j = 0; j < 8; ++j) {
-      to[j] = sums[first + j];
-      if (args.splits_k) to[j] += more[first + j];
-      to[j] *= factor;
-    }
+    for (int j = 0; j < 8; ++j) to[j] = (some.at[j] + others.at[j]) * factor;
   };
   skinny_for_jobs<kColumns, Rows>(args, box, end, [&](int i, int result, int job) {
     float low[8], high[8];
@@ -166,20 +156,27 @@ __device__ __forceinline__ void skinny_finish(const float (&d)[kColumns / 2],
   if (!args.splits_k) skinny_sync_group();  // the next pass writes sums again
 }
 
-/// By one warp.
+/// The barriers, by one thread of each of the first three warps that do not multiply, so that the
+/// copies of W wait for their own only. Rolled up: see the head of this file.
 template <int kColumns>
-__device__ void skinny_init(const SkinnyArgs& args, SkinnyShared<kColumns>& shared) {
+__device__ __forceinline__ void skinny_init(const SkinnyArgs& args, SkinnyShared<kColumns>& shared,
+                                            int warp) {
   const std::uint32_t groups = args.splits_k ? 1 : kSkinnyGroups;  // that read a stage
-  const int lane = threadIdx.x % 32;
-  if (lane < args.w_depth) {
-    barrier_init(&shared.w_full[lane], 1);
-    barrier_init(&shared.w_empty[lane], groups);
+  if (warp == 0) {
+#pragma unroll 1
+    for (int i = 0; i < args.w_depth; ++i) barrier_init(&shared.w_full[i], 1);
+  } else if (warp == 1) {
+#pragma unroll 1
+    for (int i = 0; i < args.x_depth; ++i) {
+      barrier_init(&shared.x_full[i], 1);
+      barrier_init(&shared.x_empty[i], kSkinnyCluster * groups);
+    }
+  } else if (warp == 2) {
+    barrier_init(&shared.factors_ready, 2);
+    barrier_init(&shared.parts_full, 1);
+#pragma unroll 1
+    for (int i = 0; i < args.w_depth; ++i) barrier_init(&shared.w_empty[i], groups);
   }
-  if (lane < args.x_depth) {
-    barrier_init(&shared.x_full[lane], 1);
-    barrier_init(&shared.x_empty[lane], kSkinnyCluster * groups);
-  }
-  if (lane == 0) barrier_init(&shared.factors_ready, 2);
   fence_barrier_init();
 }
 
@@ -192,6 +189,7 @@ __device__ __forceinline__ void skinny_multiply(const SkinnyArgs& args,
   constexpr int kThreadsOfColumn = 128 / kColumns;
   const int group = threadIdx.x / 128, column = threadIdx.x % 128 / kThreadsOfColumn;
   if constexpr (requires { epilogue.start(); }) epilogue.start();
+#pragma unroll 1
   for (int pass = 0; pass < args.passes; ++pass) {
     const int first = begin + pass * args.pass_boxes, last = min(first + args.pass_boxes, end);
     const int box = first + (args.splits_k ? 0 : group) * (kSkinnyGroupRows / Rows::kBoxRows);
@@ -225,16 +223,15 @@ __global__ void __launch_bounds__(kSkinnyThreads, 1)
   const SkinnyRing w_ring = skinny_w_ring(args, rings, shared);
   const SkinnyRing x_ring = skinny_x_ring(args, rings, shared);
   SkinnyWeights<Rows> weights(w_pass, w_box, args, rows, w_ring, begin, end);
-  if (warp == copying_warp) {
-    skinny_init(args, shared);
-    __syncwarp();
-    if (leads) weights.start();
-  } else if (warp == copying_warp + 1 && leads) {
-    prefetch_tensor_map(&x);
+  if (warp >= copying_warp && leads) {
+    if (warp == copying_warp + 1) prefetch_tensor_map(&x);
+    skinny_init(args, shared, warp - copying_warp);
   }
   __syncwarp();
+  cluster_arrive();  // the barriers are there; before W's copies, for which x need not wait
+  if (warp == copying_warp && leads) weights.start();
+  __syncwarp();
   pdl_trigger();
-  cluster_arrive();  // the barriers are there
   const int column = static_cast<int>(threadIdx.x) % 128 / (128 / kColumns);
   if (warp < copying_warp && column < args.m) epilogue.before_wait(column);
   cluster_wait();
@@ -246,7 +243,7 @@ __global__ void __launch_bounds__(kSkinnyThreads, 1)
   else if (warp == copying_warp && leads)
     weights.run();
   else if (warp == copying_warp + 1 && leads)
-    skinny_copy_x<kColumns>(x, args, x_ring);
+    skinny_copy_x(x, args, x_ring, shared);
   else if (warp >= copying_warp + 2)
     skinny_factors(args, shared);
 }

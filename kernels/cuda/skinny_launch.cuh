@@ -64,6 +64,7 @@ void launch_skinny(Context<Cuda>& ctx, TensorView<const T, Cuda> x, const T* w, 
   args.inverse_k = 1.0f / static_cast<float>(args.k);
   if (deferred != nullptr && deferred->parts > 0) {
     TANDEM_ASSERT(deferred->weighted, "the rows lack the weight of their norm");
+    TANDEM_ASSERT(deferred->parts <= kSkinnyMaxParts, "a norm's squares are in too many parts");
     args.square_sums = deferred->square_sums;
     args.parts = deferred->parts;
     args.eps = deferred->norm.eps;

@@ -17,15 +17,20 @@
 
 namespace tandem::kernels {
 
-inline constexpr int kSkinnyPitch = kSkinnyGroupRows + 4;  // floats: no banks collide
+inline constexpr int kSkinnyPitch = kSkinnyGroupRows + 4;             // floats: no banks collide
+inline constexpr int kSkinnyMaxParts = kSkinnyGroups * kSkinnyPitch;  // of a row's squares
 
 /// Shared memory behind the rings.
 template <int kColumns>
 struct SkinnyShared {
-  float sums[kSkinnyGroups][kColumns][kSkinnyPitch];
+  alignas(16) float sums[kSkinnyGroups][kColumns][kSkinnyPitch];
   float factors[kColumns];
   std::uint64_t w_full[kSkinnyMaxDepth], w_empty[kSkinnyMaxDepth];
-  std::uint64_t x_full[kSkinnyMaxDepth], x_empty[kSkinnyMaxDepth], factors_ready;
+  std::uint64_t x_full[kSkinnyMaxDepth], x_empty[kSkinnyMaxDepth];
+  std::uint64_t parts_full, factors_ready;
+
+  /// What the factors are made of is here until there are sums: [kColumns][parts] of the squares.
+  __device__ const float* parts(int row, int parts) const { return &sums[0][0][0] + row * parts; }
 };
 
 /// Where one walks in a ring, and the parity of the round. Holds addresses in shared memory.
@@ -56,6 +61,7 @@ class SkinnyRing {
       stage_ = 0;
       parity_ = 1;
     }
+#pragma unroll 1
     for (int i = 0; i < min(used, depth_); ++i) {
       wait_empty();
       advance();
@@ -100,9 +106,11 @@ class SkinnyWeights {
         end_(end) {}
   /// What fits into the ring, before anything was handed back.
   __device__ __forceinline__ void start() {
+#pragma unroll 1
     for (; fetched_ < min(ring_.depth(), args_.passes * args_.stages); ++fetched_) fetch();
   }
   __device__ __forceinline__ void run() {
+#pragma unroll 1
     for (; fetched_ < args_.passes * args_.stages; ++fetched_) {
       ring_.wait_empty();
       fetch();
@@ -117,14 +125,15 @@ class SkinnyWeights {
     if (Rows::kContiguous && left >= args_.pass_boxes) {
       barrier_arrive_expect(ring_.full(), static_cast<std::uint32_t>(args_.w_stage_bytes));
       const int3 at = rows_.place(box_);
-      tma_load_5d(ring_.at(), &pass_map_, ring_.full(), 0, at.x, k_, at.y, at.z);
+      tma_load_5d(ring_.at(), &pass_map_, ring_.full(), 0, at.x, k_, at.y, at.z, read_once());
     } else {
       const int count = max(0, min(left, args_.pass_boxes));
       barrier_arrive_expect(ring_.full(), static_cast<std::uint32_t>(count) * box_bytes);
+#pragma unroll 1
       for (int box = 0; box < count; ++box) {
         const int3 at = rows_.place(box_ + box);
         tma_load_5d(ring_.at() + static_cast<std::uint32_t>(box) * box_bytes, &box_map_,
-                    ring_.full(), 0, at.x, k_, at.y, at.z);
+                    ring_.full(), 0, at.x, k_, at.y, at.z, read_once());
       }
     }
     ring_.advance();
@@ -141,17 +150,27 @@ class SkinnyWeights {
   int box_, end_, k_ = 0, fetched_ = 0;
 };
 
+/// As one copy: loads would queue behind all that W has under way, again and again.
+template <int kColumns>
+__device__ __forceinline__ void skinny_copy_parts(const SkinnyArgs& args,
+                                                  SkinnyShared<kColumns>& shared) {
+  const auto size_bytes = static_cast<std::uint32_t>(args.m * args.parts + 3) / 4 * 16;
+  barrier_arrive_expect(&shared.parts_full, size_bytes);
+  bulk_load(shared.sums, args.square_sums, size_bytes, &shared.parts_full);
+}
+
 /// One thread that copies the block's part of the rows of x to all blocks of the cluster, by
 /// eights. Where x has none they are not filled: that would take as long as copying them, and a
 /// column of garbage has no effect on others.
 template <int kColumns>
 __device__ __forceinline__ void skinny_copy_x(const CUtensorMap& x, const SkinnyArgs& args,
-                                              SkinnyRing ring) {
+                                              SkinnyRing ring, SkinnyShared<kColumns>& shared) {
   constexpr int kPart = kColumns / kSkinnyCluster;
   const int part = static_cast<int>(blockIdx.x % kSkinnyCluster) * kPart;
   const auto line = static_cast<std::uint32_t>(args.subs) * 128u;
   const auto bytes = static_cast<std::uint32_t>((args.m + 7) / 8 * 8) * line;
   const int total = args.passes * args.stages;
+#pragma unroll 1
   for (int i = 0, k = 0; i < total; ++i) {
     if (i >= ring.depth()) ring.wait_empty();
     barrier_arrive_expect(ring.full(), bytes);
@@ -161,6 +180,7 @@ __device__ __forceinline__ void skinny_copy_x(const CUtensorMap& x, const Skinny
       tma_multicast_3d(ring.at() + static_cast<std::uint32_t>(row) * line, &x, ring.full(), 0, row,
                        k, static_cast<std::uint16_t>((1u << kSkinnyCluster) - 1));
     }
+    if (i == 0 && args.parts > 0) skinny_copy_parts(args, shared);
     ring.advance();
     if ((k += args.subs) >= args.stages * args.subs) k = 0;
   }
@@ -205,6 +225,7 @@ class SkinnyConsumer {
   /// `multiply`: one that came late to a stage handed back by another could find it two rounds on,
   /// where the parity that it waits for is past.
   __device__ __forceinline__ void skip() {
+#pragma unroll 1
     for (int i = 0; i < args_.stages; ++i, advance()) {
       if (!is_mine(i)) continue;
       w_.wait_full();

@@ -10,6 +10,7 @@
 
 #include <cstdint>
 
+#include "kernels/cuda/l2_policy.cuh"
 #include "kernels/cuda/shared_address.cuh"
 
 namespace tandem::kernels {
@@ -96,11 +97,21 @@ __device__ __forceinline__ void tma_load_4d(void* to, const CUtensorMap* map,
 
 __device__ __forceinline__ void tma_load_5d(std::uint32_t to, const CUtensorMap* map,
                                             std::uint32_t barrier, int x, int y, int z, int w,
-                                            int v) {
+                                            int v, L2Policy policy) {
   asm volatile(
-      "cp.async.bulk.tensor.5d.shared::cluster.global.mbarrier::complete_tx::bytes "
-      "[%0], [%1, {%3, %4, %5, %6, %7}], [%2];" ::"r"(to),
-      "l"(map), "r"(barrier), "r"(x), "r"(y), "r"(z), "r"(w), "r"(v)
+      "cp.async.bulk.tensor.5d.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint "
+      "[%0], [%1, {%3, %4, %5, %6, %7}], [%2], %8;" ::"r"(to),
+      "l"(map), "r"(barrier), "r"(x), "r"(y), "r"(z), "r"(w), "r"(v), "l"(policy)
+      : "memory");
+}
+
+/// Copies `size_bytes`, a multiple of 16, between places of as many bytes' alignment.
+__device__ __forceinline__ void bulk_load(const void* to, const void* from,
+                                          std::uint32_t size_bytes, std::uint64_t* barrier) {
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::
+          "r"(shared_address(to)),
+      "l"(from), "r"(size_bytes), "r"(shared_address(barrier))
       : "memory");
 }
 

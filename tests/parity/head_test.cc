@@ -89,7 +89,8 @@ void compare_best(int samples, std::int64_t hidden, std::int64_t vocab, float so
   }
 }
 
-/// A norm that was left to the head: the residual and three parts of its rows' squares.
+/// A norm that was left to the head: the residual and three parts of its rows' squares; in bfloat16
+/// the op before has multiplied by the norm's weights, so that the factor alone is left.
 template <typename T>
 void compare_normed(int samples, std::int64_t hidden, std::int64_t vocab) {
   auto& [cpu, cuda] = Devices::get();
@@ -104,6 +105,12 @@ void compare_normed(int samples, std::int64_t hidden, std::int64_t vocab) {
     squares[i / static_cast<std::size_t>(hidden) * 3 + i % 3] += x * x;
   }
   const auto parts = upload(cuda, squares);
+  constexpr bool kWeighted = std::is_same_v<T, BFloat16>;
+  std::vector<T> products = poison<T>(samples * hidden);
+  for (std::size_t i = 0; kWeighted && i < products.size(); ++i)
+    products[i] =
+        T(static_cast<float>(residual.host[i]) * norm.host[i % static_cast<std::size_t>(hidden)]);
+  Mirror<T> given(cuda, products);
   Slots slots(cuda, samples, 1);
   std::vector<std::int32_t> rows;
   for (int i = 0; i < samples; ++i) rows.push_back(i);
@@ -121,13 +128,14 @@ void compare_normed(int samples, std::int64_t hidden, std::int64_t vocab) {
   head(cpu, want);
 
   DeferredNorm<T, Cuda> deferred{residual.template view<Cuda>(samples, hidden),
-                                 normed.template view<Cuda>(samples, hidden),
+                                 given.template view<Cuda>(samples, hidden),
                                  {norm.on<Cuda>(), 1e-5f},
                                  parts.data(),
-                                 3};
+                                 3,
+                                 kWeighted};
   HeadArgs<T, Cuda> args;
   args.samples.num_samples = samples;
-  args.normed = normed.template cview<Cuda>(samples, hidden);
+  args.normed = given.template cview<Cuda>(samples, hidden);
   args.deferred = &deferred;
   args.weight = &weight.cuda;
   args.logits = logits.view<Cuda>(samples, vocab);
