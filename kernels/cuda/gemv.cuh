@@ -19,11 +19,12 @@
 // and the factor of a norm that was left to this kernel is applied to the results.
 //
 // An epilogue gets complete sums and decides what they become (GemvStore is the plain one);
-// `kNorms` says whether a norm may have been left to it. A thread gets the sums of one row of x, a
-// tile further with each: `before_wait` may read the step's rows and constants for the first of
-// them, `load_first` is called after the wait and `load` before each of the others; `start` and
-// `finish` are called by all threads, after the wait and when the block's share, units
-// [begin, end), is done.
+// `kNorms` says whether a norm may have been left to it, `kLate` how many of a ring's stages wait
+// until x is under way, which would queue behind them: that pays where blocks start shortly before
+// the wait. A thread gets the sums of one row of x, a tile further with each: `before_wait` may
+// read the step's rows and constants for the first of them, `load_first` is called after the wait
+// and `load` before each of the others; `start` and `finish` are called by all threads, after the
+// wait and when the block's share, units [begin, end), is done.
 #pragma once
 
 #include <algorithm>
@@ -75,8 +76,9 @@ __global__ void __launch_bounds__(kGemvThreads, 1)
   const int stages = (stages_of_row + kGemvWarps - 1 - warp) / kGemvWarps;
   unsigned char* ring = shared + warp * kGemvStageBytes;
   GemvStream<E, Rows> stream(args, rows, ring, begin, end, stages);
+  constexpr int kEarly = kDepth >= 6 ? kDepth - Epilogue::kLate : kDepth;
 #pragma unroll 1
-  for (int slot = 0; slot < kDepth; ++slot) stream.copy(slot);
+  for (int slot = 0; slot < kEarly; ++slot) stream.copy(slot);
   pdl_trigger();
   const int stages_before =
       stages_of_row / kGemvWarps * warp + min(warp, stages_of_row % kGemvWarps);
@@ -97,6 +99,10 @@ __global__ void __launch_bounds__(kGemvThreads, 1)
   pdl_wait();
 
   stager.start();
+  if constexpr (kEarly < kDepth) {
+#pragma unroll 1
+    for (int slot = kEarly; slot < kDepth; ++slot) stream.copy(slot);
+  }
   if (kNorms) factors.load_first();
   epilogue.start();
   if (is_mine) epilogue.load_first(column, first);
@@ -141,6 +147,7 @@ struct GemvStore {
   std::int64_t y_stride;
   float scale, softcap;
   static constexpr bool kNorms = false;
+  static constexpr int kLate = 0;
   __device__ void before_wait(int, int) const {}
   __device__ void start() const {}
   __device__ void load_first(int, int) const {}

@@ -31,6 +31,7 @@ struct GemvAddNorm {
   const float *bias_at = nullptr, *weight_at = nullptr;
 
   static constexpr bool kNorms = false;
+  static constexpr int kLate = 2;
   __device__ void before_wait(int column, int unit) {
     at = residual + column * residual_stride + unit;
     if (bias != nullptr) bias_at = bias + unit;
@@ -85,6 +86,7 @@ struct GemvReduceAddNorm {
   std::int64_t mine;  ///< This rank's part of the exchange's half of the peers' memory.
 
   static constexpr bool kNorms = false;
+  static constexpr int kLate = 2;
   __device__ void before_wait(int, int) const {}
   __device__ void load_first(int, int) const {}
   __device__ void load(int, int) const {}

@@ -15,6 +15,7 @@ struct GateUpEpilogue {
   GateActivation activation;
 
   static constexpr bool kNorms = true;
+  static constexpr int kLate = 3;
   __device__ void before_wait(int, int) const {}
   __device__ void start() const {}
   __device__ void load_first(int, int) const {}

@@ -17,6 +17,7 @@ struct HeadEpilogue {
   BestSearch search;
 
   static constexpr bool kNorms = true;
+  static constexpr int kLate = 0;
   /// Rows and slots of a step are complete before its first layer starts.
   __device__ void before_wait(int sample, int) { row = row_sampling(shard, sample); }
   __device__ void start() const {}

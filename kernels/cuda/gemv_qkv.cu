@@ -29,6 +29,7 @@ struct QkvGemvEpilogue {
   E* to;             ///< Their place, or null: nowhere.
 
   static constexpr bool kNorms = true;
+  static constexpr int kLate = 0;
   /// The step's rows are complete before the first layer starts.
   __device__ void before_wait(int token, int unit) {
     position = e.positions[token];
