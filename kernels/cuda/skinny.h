@@ -32,6 +32,7 @@ struct SkinnyArgs {
   int passes, pass_boxes;  ///< A block walks K once per pass, for so many of its boxes.
   bool beside_attention;   ///< Leaves it room on an SM.
   bool splits_k;           ///< The warpgroups take stages in turn: a pass has 64 rows at most.
+  int early;               ///< Stages of W copied before the wait.
   int stages, subs;        ///< Stages of a pass; each is `subs` pieces of kSkinnyK of K.
   int w_stage_bytes, w_depth, x_stage_bytes, x_depth, shared_bytes;
   const float* square_sums;  ///< [m, parts] of the residual's rows

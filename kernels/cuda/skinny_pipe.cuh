@@ -47,7 +47,7 @@ class SkinnyRing {
   __device__ std::uint32_t full() const { return full_ + stage_ * 8; }
   __device__ std::uint32_t empty() const { return empty_ + stage_ * 8; }
   __device__ __forceinline__ void wait_full() const { barrier_wait(full(), parity_); }
-  /// For the stage's use in the round before.
+  /// For the stage's use in the round before; in the first round at once.
   __device__ __forceinline__ void wait_empty() const { barrier_wait(empty(), parity_ ^ 1u); }
   __device__ __forceinline__ void advance() {
     if (++stage_ == static_cast<std::uint32_t>(depth_)) {
@@ -67,7 +67,6 @@ class SkinnyRing {
       advance();
     }
   }
-  __device__ int depth() const { return depth_; }
 
  private:
   const std::uint32_t base_, stage_bytes_;
@@ -104,10 +103,10 @@ class SkinnyWeights {
         ring_(ring),
         box_(begin),
         end_(end) {}
-  /// What fits into the ring, before anything was handed back.
+  /// Before the wait.
   __device__ __forceinline__ void start() {
 #pragma unroll 1
-    for (; fetched_ < min(ring_.depth(), args_.passes * args_.stages); ++fetched_) fetch();
+    for (; fetched_ < args_.early; ++fetched_) fetch();
   }
   __device__ __forceinline__ void run() {
 #pragma unroll 1
@@ -172,7 +171,7 @@ __device__ __forceinline__ void skinny_copy_x(const CUtensorMap& x, const Skinny
   const int total = args.passes * args.stages;
 #pragma unroll 1
   for (int i = 0, k = 0; i < total; ++i) {
-    if (i >= ring.depth()) ring.wait_empty();
+    ring.wait_empty();
     barrier_arrive_expect(ring.full(), bytes);
 #pragma unroll
     for (int row = part; row < part + kPart; row += 8) {

@@ -14,6 +14,7 @@ constexpr int kLine = kSkinnyK * 2;                          // bytes
 // as much as they are.
 constexpr int kWStage = 16 << 10, kWStageOfMany = 32 << 10;
 constexpr int kXBesideMany = 64 << 10, kXBesideFew = 96 << 10;
+constexpr int kEarly = 2;                    // stages of W copied before the wait
 constexpr int kBesideAttention = 152 << 10;  // bytes of shared memory of a block
 constexpr int kAlone = 220 << 10;
 
@@ -42,6 +43,10 @@ void skinny_plan(SkinnyArgs& args, int blocks, int box_rows, int columns, int fi
       std::min((room - args.x_depth * args.x_stage_bytes) / args.w_stage_bytes, kSkinnyMaxDepth) &
       ~1;
   TANDEM_ASSERT(args.w_depth >= 2, "a skinny matmul of ", columns, " columns has no ring");
+  // x would queue behind the stages that are under way. The down projection's blocks have the time:
+  // they start while the last of a longer matmul end.
+  const bool waits_long = args.splits_k && !args.beside_attention;
+  args.early = std::min(waits_long ? args.w_depth : kEarly, args.passes * args.stages);
   const int rings = args.w_depth * args.w_stage_bytes + args.x_depth * args.x_stage_bytes;
   // wgmma reads 64 rows, also where a stage has fewer.
   const int read = (args.w_depth - 1) * args.w_stage_bytes +
