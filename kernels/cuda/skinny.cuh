@@ -7,8 +7,7 @@
 // keeps their sums in registers. Every block needs all of x, which is as much as its share of W
 // where W has few rows: therefore the two blocks of a cluster fetch half of x each and multicast it
 // to both. One thread copies W, one x; two warpgroups multiply; two warps meanwhile find the
-// factors of the norm that was left to this kernel. W's first stages are
-// copied before the PDL wait.
+// factors of the norm that was left to this kernel. W's first stages are copied before the PDL wait.
 //
 // A kernel's code comes from L2 or memory each time it starts, and little hides that: so loops stay
 // rolled up where nothing is gained, here and in `skinny_pipe.cuh` (with that, and the copies of W
