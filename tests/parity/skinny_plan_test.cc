@@ -4,6 +4,8 @@
 // for could be that of a round long past.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "kernels/cuda/skinny.h"
 #include "kernels/device/error.h"
 
@@ -35,6 +37,8 @@ void expect_sound(const SkinnyArgs& args, int box_rows) {
     EXPECT_GE(depth, 2);
     EXPECT_LE(depth, kSkinnyMaxDepth);
   }
+  EXPECT_GE(args.early, 1);
+  EXPECT_LE(args.early, std::min(args.w_depth, args.passes * args.stages));
   EXPECT_EQ(args.w_stage_bytes, rows * args.subs * 128);
   EXPECT_EQ(args.x_stage_bytes, args.m * args.subs * 128);
   EXPECT_GE(args.shared_bytes,
@@ -58,6 +62,7 @@ TEST(SkinnyPlan, EveryShapeHasEvenRingsThatFit) {
 }
 
 /// Llama-3-8B's down projection with 32 rows: two boxes a block, which the warpgroups share in K.
+/// Its blocks wait long enough for the whole ring of W.
 TEST(SkinnyPlan, DownProjection) {
   const SkinnyArgs args = plan(14336, 256, 16, 32, false);
   EXPECT_TRUE(args.splits_k);
@@ -68,6 +73,7 @@ TEST(SkinnyPlan, DownProjection) {
   EXPECT_EQ(args.w_stage_bytes, 16 << 10);
   EXPECT_EQ(args.x_depth, 4);
   EXPECT_EQ(args.w_depth, 6);
+  EXPECT_EQ(args.early, 6);
 }
 
 /// Its gate and up projections: seven boxes a block, in passes of four and three; both warpgroups
@@ -81,6 +87,7 @@ TEST(SkinnyPlan, GateUpProjection) {
   EXPECT_EQ(args.stages, 32);
   EXPECT_EQ(args.w_stage_bytes, 32 << 10);
   EXPECT_EQ(args.x_depth, 8);
+  EXPECT_EQ(args.early, 2);  // x comes next
 }
 
 }  // namespace
