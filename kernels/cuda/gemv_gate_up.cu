@@ -25,7 +25,7 @@ struct GateUpEpilogue {
       gate += bias[GemvPairs::row(unit, 0)];
       up += bias[GemvPairs::row(unit, 8)];
     }
-    out[column * out_stride + unit] = from_float<E>(activate(activation, gate) * up);
+    out[column * out_stride + unit] = from_float<E>(activate_any(activation, gate) * up);
   }
   __device__ void finish(int, int, int) const {}
 };

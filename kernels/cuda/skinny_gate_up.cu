@@ -22,7 +22,7 @@ struct SkinnyGateUp {
     for (int j = 0; j < 8; ++j) {
       const float g = gate[j] + (bias == nullptr ? 0.0f : bias[at + j]);
       const float u = up[j] + (bias == nullptr ? 0.0f : bias[at + kInterleave + j]);
-      values.at[j] = from_float<E>(activate(activation, g) * u);
+      values.at[j] = from_float<E>(activate_any(activation, g) * u);
     }
     store_vec(out + token * out_stride + column, values);
   }
