@@ -7,7 +7,8 @@
 // keeps their sums in registers. Every block needs all of x, which is as much as its share of W
 // where W has few rows: therefore the two blocks of a cluster fetch half of x each and multicast it
 // to both. One thread copies W, one x; two warpgroups multiply; two warps meanwhile find the
-// factors of the norm that was left to this kernel. W's first stages are copied before the PDL wait.
+// factors of the norm that was left to this kernel. W's first stages are copied before the PDL
+// wait.
 //
 // A kernel's code comes from L2 or memory each time it starts, and little hides that: so loops stay
 // rolled up where nothing is gained, here and in `skinny_pipe.cuh` (with that, and the copies of W
@@ -66,7 +67,8 @@ struct SkinnyHalves {
   }
 };
 
-/// The factors of the rows' norms, by the two warps beside the copying ones.
+/// The factors of the rows' norms, by the two warps beside the copying ones. Rows that x lacks get
+/// them of what happens to lie there, and nobody reads them.
 template <int kColumns>
 __device__ void skinny_factors(const SkinnyArgs& args, SkinnyShared<kColumns>& shared) {
   constexpr int kWarps = 2;

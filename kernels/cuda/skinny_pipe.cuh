@@ -2,7 +2,7 @@
 // How W and x come through shared memory in a skinny matmul: who copies them, who multiplies them.
 //
 // Two rings, of stages of `subs` pieces of 64 elements of K: one of W, filled by this block for
-// itself and ahead of the PDL wait, and one of x, to which every block of the cluster copies its
+// itself from before the PDL wait on, and one of x, to which every block of the cluster copies its
 // part of the rows for all of them. Of a pass the warpgroups have 64 rows of W each; where it has
 // not more than that, they take its stages in turn and their sums are added. A warpgroup hands a
 // stage of W back to its own block, and a stage of x to all blocks of the cluster. In a stage
