@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // Bodies of DeviceEngine; included once per device by runtime/engine_<device>.cc.
+#include <algorithm>
 #include <chrono>
+#include <iterator>
+#include <limits>
 #include <set>
 
 #include "runtime/decoder.inl"
@@ -16,14 +19,19 @@ inline DecodeBucket decode_bucket(Cpu, const EngineLimits&, std::int32_t rows,
   return {rows, max_kv_tokens};
 }
 
-/// Rows: 1, 2, then steps of 4 up to 16, of 8 up to 32, of 16 up to 64, of 32 above. KV lengths: up
-/// to 1024, 8192 or all, because the bound decides over how many blocks attention is split.
+/// Bounds of KV lengths that a decode graph is captured for; the last is the longest there may be.
+/// They decide over how many blocks attention is split: from 2048 on over more, so that one long
+/// row does not hold up short ones, and blocks that find no share cost a batch of shorter rows some
+/// percent of its attention (kernels/cuda/attend_decode.cu).
+inline constexpr std::int32_t kDecodeKvBounds[] = {1024, 2048, 8192,
+                                                   std::numeric_limits<std::int32_t>::max()};
+
+/// Rows: 1, 2, then steps of 4 up to 16, of 8 up to 32, of 16 up to 64, of 32 above.
 inline DecodeBucket decode_bucket(Cuda, const EngineLimits& limits, std::int32_t rows,
                                   std::int32_t max_kv_tokens) {
   const std::int32_t step = rows <= 2 ? 1 : rows <= 16 ? 4 : rows <= 32 ? 8 : rows <= 64 ? 16 : 32;
-  const std::int32_t bound = max_kv_tokens <= 1024   ? 1024
-                             : max_kv_tokens <= 8192 ? 8192
-                                                     : limits.max_model_len;
+  const std::int32_t bound = *std::lower_bound(std::begin(kDecodeKvBounds),
+                                               std::end(kDecodeKvBounds), max_kv_tokens);
   return {std::min((rows + step - 1) / step * step, limits.max_num_seqs),
           std::min(bound, limits.max_model_len)};
 }
@@ -183,7 +191,7 @@ template <typename T, Device D>
 void DeviceEngine<T, D>::capture_decode_graphs() {
   if (!use_graphs_) return;
   std::set<DecodeBucket> buckets;
-  for (const std::int32_t kv : {1024, 8192, limits_.max_model_len})
+  for (const std::int32_t kv : kDecodeKvBounds)
     for (std::int32_t rows = 1; rows <= limits_.max_num_seqs; ++rows)
       buckets.insert(decode_bucket(D{}, limits_, rows, std::min(kv, limits_.max_model_len)));
   for (auto bucket = buckets.rbegin(); bucket != buckets.rend(); ++bucket) {
