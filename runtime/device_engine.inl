@@ -30,8 +30,8 @@ inline constexpr std::int32_t kDecodeKvBounds[] = {1024, 2048, 8192,
 inline DecodeBucket decode_bucket(Cuda, const EngineLimits& limits, std::int32_t rows,
                                   std::int32_t max_kv_tokens) {
   const std::int32_t step = rows <= 2 ? 1 : rows <= 16 ? 4 : rows <= 32 ? 8 : rows <= 64 ? 16 : 32;
-  const std::int32_t bound = *std::lower_bound(std::begin(kDecodeKvBounds),
-                                               std::end(kDecodeKvBounds), max_kv_tokens);
+  const std::int32_t bound =
+      *std::lower_bound(std::begin(kDecodeKvBounds), std::end(kDecodeKvBounds), max_kv_tokens);
   return {std::min((rows + step - 1) / step * step, limits.max_num_seqs),
           std::min(bound, limits.max_model_len)};
 }

@@ -167,7 +167,9 @@ TEST(DecodeChoice, FollowsTheTimesThatAreKept) {
   times.insert(shape_of(1), {9000, 0, 10000});
   times.insert(shape_of(4), {13000, 13001, 10000});
   times.insert(shape_of(8), {13001, 13002, 10000});
-  times.insert(shape_of(8, 128), {13001, 13000, 10000});
+  times.insert(shape_of(8, 128), {13001, 13000, 10000});  // too little for the skinny one
+  times.insert(shape_of(8, 256), {13001, 12501, 10000});
+  times.insert(shape_of(8, 512), {13001, 12500, 10000});
   times.insert(shape_of(4, 64, DType::kF32), {11500, 0, 10000});  // logits, whose best is found
   times.insert(shape_of(16), {0, 13000, 10000});
   times.insert(shape_of(32, 64, DType::kF32), {0, 10001, 10000});  // logits: nothing follows
@@ -178,7 +180,9 @@ TEST(DecodeChoice, FollowsTheTimesThatAreKept) {
   EXPECT_EQ(choice.kept(shape_of(1)), DecodeKernel::kGemv);
   EXPECT_EQ(choice.kept(shape_of(3)), DecodeKernel::kGemv);  // The bucket of 4.
   EXPECT_EQ(choice.kept(shape_of(8)), DecodeKernel::kLibrary);
-  EXPECT_EQ(choice.kept(shape_of(8, 128)), DecodeKernel::kSkinny);
+  EXPECT_EQ(choice.kept(shape_of(8, 128)), DecodeKernel::kGemv);
+  EXPECT_EQ(choice.kept(shape_of(8, 256)), DecodeKernel::kGemv);
+  EXPECT_EQ(choice.kept(shape_of(8, 512)), DecodeKernel::kSkinny);
   EXPECT_EQ(choice.kept(shape_of(4, 64, DType::kF32)), DecodeKernel::kGemv);
   EXPECT_EQ(choice.kept(shape_of(16)), DecodeKernel::kSkinny);
   EXPECT_EQ(choice.kept(shape_of(32, 64, DType::kF32)), DecodeKernel::kLibrary);
