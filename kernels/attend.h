@@ -10,6 +10,10 @@ namespace tandem::kernels {
 
 /// Rows of a prompt that the tensor-core kernels of prefill take at once on CUDA.
 inline constexpr int kPrefillTileTokens = 128;
+/// KV lengths above which decode on CUDA splits rows over more blocks, as the step's bound says, so
+/// that a long row does not hold up short ones. Blocks that find no share cost a batch of shorter
+/// rows some percent: a captured step should have the least of these for its bound.
+inline constexpr int kDecodeLongTokens = 2048, kDecodeVeryLongTokens = 8192;
 
 template <typename T, Device D>
 struct AttendArgs {

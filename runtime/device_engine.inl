@@ -19,11 +19,10 @@ inline DecodeBucket decode_bucket(Cpu, const EngineLimits&, std::int32_t rows,
   return {rows, max_kv_tokens};
 }
 
-/// Bounds of KV lengths that a decode graph is captured for; the last is the longest there may be.
-/// They decide over how many blocks attention is split: from 2048 on over more, so that one long
-/// row does not hold up short ones, and blocks that find no share cost a batch of shorter rows some
-/// percent of its attention (kernels/cuda/attend_decode.cu).
-inline constexpr std::int32_t kDecodeKvBounds[] = {1024, 2048, 8192,
+/// Bounds of KV lengths that a decode graph is captured for: those that attention tells apart, and
+/// the longest there may be.
+inline constexpr std::int32_t kDecodeKvBounds[] = {kernels::kDecodeLongTokens,
+                                                   kernels::kDecodeVeryLongTokens,
                                                    std::numeric_limits<std::int32_t>::max()};
 
 /// Rows: 1, 2, then steps of 4 up to 16, of 8 up to 32, of 16 up to 64, of 32 above.

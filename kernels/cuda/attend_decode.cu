@@ -96,15 +96,14 @@ struct DecodeSplit {
 DecodeSplit split_of(Context<Cuda>& ctx, std::int64_t rows, int kv_heads, int q_heads, int head_dim,
                      int max_kv_tokens) {
   constexpr std::int64_t kCrowded = 1024;
-  constexpr int kLong = 2048, kVeryLong = 8192;
   const std::int64_t pairs = rows * kv_heads;
   int shift = 0;
   while (2 << shift <= kDecodeMaxCluster && (pairs * 2) << shift <= ctx.num_sms()) ++shift;
   if (pairs > kCrowded || pairs > ctx.counters().size) return {shift, 1};
   std::int64_t clusters = 1;
-  if (max_kv_tokens > kVeryLong)
+  if (max_kv_tokens > kDecodeVeryLongTokens)
     clusters = std::max<std::int64_t>(4, 2 * ctx.num_sms() / (pairs << shift));
-  else if (max_kv_tokens > kLong && shift == 0)
+  else if (max_kv_tokens > kDecodeLongTokens && shift == 0)
     clusters = 4;
   const std::int64_t fitting = ctx.partials().size / (rows * q_heads * (head_dim + 2));
   return {shift, static_cast<int>(std::max<std::int64_t>(1, std::min(clusters, fitting)))};
